@@ -1,0 +1,2 @@
+//! kvweft.
+fn main() {}

@@ -1,0 +1,90 @@
+//! What the explorer explores: any state machine that can list its actions and take one.
+
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+
+/// Who is responsible for an action. Liveness is judged by [`Class::System`] alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// The system itself: must happen eventually (manager, streams, copy engines, network delivery).
+    System,
+    /// A timer that may fire, but on which no verdict of progress may rest.
+    Timer,
+    /// The outside world: may happen within its budget (clients, aborts, faults).
+    Environment,
+}
+
+/// One property found broken by one step.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Violation {
+    /// The kebab-case name of the property, for instance `reads-see-own-content`.
+    pub property: &'static str,
+    /// One line: what was expected, what came, where. Uses no raw ids, so that it is stable.
+    pub detail: String,
+}
+
+/// What one step showed beside the new state.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Properties that this step broke.
+    pub violations: Vec<Violation>,
+    /// Marks reached by this step: a set of small numbers that only the system gives a meaning to (a covered cell of a
+    /// transition table, a rule that held something back). The explorer unites them over the whole search.
+    pub marks: Marks,
+}
+
+/// A fixed-size set of small numbers, `0..Marks::CAPACITY`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks([u64; 16]);
+
+impl Marks {
+    /// One more than the largest number that can be set.
+    pub const CAPACITY: usize = 16 * 64;
+
+    /// Adds `mark`.
+    pub fn set(&mut self, mark: usize) {
+        self.0[mark / 64] |= 1 << (mark % 64);
+    }
+
+    /// Whether `mark` is in the set.
+    pub fn contains(&self, mark: usize) -> bool {
+        self.0[mark / 64] & (1 << (mark % 64)) != 0
+    }
+
+    /// Adds all of `other`.
+    pub fn unite(&mut self, other: &Marks) {
+        for (a, b) in self.0.iter_mut().zip(&other.0) {
+            *a |= b;
+        }
+    }
+}
+
+/// A finite state machine under exploration.
+///
+/// `step` must be deterministic: equal states and equal actions give equal results. States that `encode` to the same
+/// bytes must be interchangeable (same enabled actions, encodings of the successors equal again).
+pub trait System: Sync {
+    /// One whole state.
+    type State: Clone + Send + Sync;
+    /// One action. Its order breaks ties between equally short traces.
+    type Action: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync;
+
+    /// The initial states, in a fixed order.
+    fn initial(&self) -> Vec<Self::State>;
+    /// Appends every action that is possible in `state`, in a fixed order and without duplicates.
+    fn enabled(&self, state: &Self::State, out: &mut Vec<Self::Action>);
+    /// Takes `action`. The state stays defined after a violation, and exploration goes on.
+    fn step(&self, state: &mut Self::State, action: &Self::Action, found: &mut Found);
+    /// Who is responsible for `action` when it is taken in `state`.
+    fn class(&self, state: &Self::State, action: &Self::Action) -> Class;
+    /// Whether everything that was asked for has ended well: the goal that must stay within reach.
+    fn done(&self, state: &Self::State) -> bool;
+    /// Appends the canonical encoding of `state`: equal bytes mean the same state up to renaming of ids.
+    fn encode(&self, state: &Self::State, out: &mut Vec<u8>);
+    /// What is still owed in `state` when nothing more can happen there: one violation per liveness property that the
+    /// end state breaks (a request without an answer, a page that never returned). Called on stuck states alone.
+    fn owed(&self, state: &Self::State) -> Vec<Violation> {
+        let _ = state;
+        Vec::new()
+    }
+}
