@@ -1,1 +1,61 @@
-//! kvweft.
+//! The built-in scenarios, model geometries and heads of request logs of kvweft, embedded so that the binary needs no
+//! checkout.
+//!
+//! This crate holds texts and parses none of them: `kvweft-check` does that. The lists are kept by hand; a test compares
+//! them with the folders.
+
+/// One embedded file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct File {
+    /// The name without a folder; scenarios and models also without `.toml`.
+    pub name: &'static str,
+    /// The whole text.
+    pub text: &'static str,
+}
+
+/// A sorted list of embedded files: `files!("folder/", "suffix"; "name", ..)`, the folder relative to the crate.
+macro_rules! files {
+    ($folder:literal, $suffix:literal; $($name:literal),* $(,)?) => {
+        &[$(File { name: $name, text: include_str!(concat!("../", $folder, $name, $suffix)) }),*]
+    };
+}
+
+/// `*.toml`: the built-in suite, sorted by name.
+pub const SCENARIOS: &[File] = files!("", ".toml";
+    "index-k-reload",
+    "mooncake-shared-prefix",
+);
+
+/// `models/*.toml`: model geometries, sorted by name.
+pub const MODELS: &[File] = files!("models/", ".toml";
+    "deepseek-v3.2",
+    "deepseek-v4-flash",
+    "dense",
+    "glm-5",
+);
+
+/// `data/*.jsonl`: heads of public request logs, sorted by name. `data/README.md` says where they come from.
+pub const DATA: &[File] = files!("data/", "";
+    "agentic-sessions-head.jsonl",
+    "mooncake-conversation-head.jsonl",
+    "mooncake-synthetic-head.jsonl",
+);
+
+/// The scenario of that name.
+pub fn scenario(name: &str) -> Option<&'static str> {
+    find(SCENARIOS, name)
+}
+
+/// The model file of that name.
+pub fn model(name: &str) -> Option<&'static str> {
+    find(MODELS, name)
+}
+
+/// The data file of that name.
+pub fn data(name: &str) -> Option<&'static str> {
+    find(DATA, name)
+}
+
+fn find(files: &[File], name: &str) -> Option<&'static str> {
+    files.iter().find(|file| file.name == name).map(|file| file.text)
+}

@@ -1,0 +1,47 @@
+set shell := ["bash", "-uc"]
+
+# Explores the built-in suite: a table of verdicts and one counterexample.
+check:
+    cargo run --release -- check
+
+# Runs every test of the workspace.
+test:
+    cargo test --workspace
+
+# Explores the named scenarios, or all of them, with one thread, so that times can be compared.
+suite *scenarios:
+    cargo run --release -- check --threads 1 {{scenarios}}
+
+# Formatting, clippy without warnings, the pure crate without a standard library, and the dependency rules.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo check -p kvweft-core --target wasm32v1-none --no-default-features
+    cargo deny check bans licenses sources
+
+# Builds the API documentation without warnings and, where mdbook is installed, the book.
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+    if command -v mdbook >/dev/null; then mdbook build docs --dest-dir ../target/book; fi
+
+# Runs the tests and rewrites every snapshot that differs: read the diff before you keep it.
+snapshots:
+    INSTA_UPDATE=always cargo test --workspace
+
+# Explores every scenario that fits at the finest grain, where each cell of a copy is its own step (long).
+long-finest:
+    cargo run --release -- check --grain finest
+
+# Measures the search: the suite with one thread and with all; rates go to stderr.
+bench:
+    cargo build --release
+    time target/release/kvweft check --threads 1 >/dev/null
+    time target/release/kvweft check >/dev/null
+
+# Runs the property tests with many more random cases than `just test` does (long).
+fuzz cases="100000":
+    PROPTEST_CASES={{cases}} cargo test --release -p kvweft-tests
+
+# Everything that a change must pass, in the order of the checks' cost.
+ci:
+    .ci/run

@@ -1,0 +1,74 @@
+//! What to explore, how far, and with what.
+
+use crate::system::Violation;
+
+/// How a search is run. Apart from its limits, no option changes a count or a trace by way of timing: the same options
+/// give the same outcome at any number of threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Worker threads, at least 1. Changes nothing but the speed.
+    pub threads: usize,
+    /// The search stops, inconclusive, rather than store more states than this.
+    pub states_max: u64,
+    /// The search stops, inconclusive, rather than let its tables grow beyond this. Tables are the visited set, the
+    /// parents and, with `liveness`, the graph; the states of the two newest levels come on top.
+    pub table_bytes_max: u64,
+    /// Store and compare whole encodings in place of trusting 128-bit fingerprints.
+    pub exact: bool,
+    /// Which properties count; the others are treated as if the system had not reported them.
+    pub want: WantedProperties,
+    /// Stop right after the first step that breaks a wanted property, with one trace per property of that step.
+    /// Liveness is then judged only if there was no such step.
+    pub stop_at_first: bool,
+    /// Judge liveness when the search has seen every state.
+    pub liveness: bool,
+    /// Whether the search goes on through a step that broke a wanted property. If not (the default), such a step is
+    /// counted and gives its trace, but the state behind it is neither stored nor explored on account of that step:
+    /// whatever goes wrong after a corruption is not evidence of a second fault. Liveness takes such a step for a way
+    /// out, since what would have come after it is unknown.
+    pub expand_violating: bool,
+}
+
+impl Options {
+    /// Whether the search leaves the system at a step that broke `violations`.
+    pub(crate) fn ends_at<'a>(&self, violations: impl IntoIterator<Item = &'a Violation>) -> bool {
+        !self.expand_violating
+            && violations
+                .into_iter()
+                .any(|violation| self.want.wants(violation.property))
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            threads: std::thread::available_parallelism().map_or(1, |count| count.get()),
+            states_max: 100_000_000,
+            table_bytes_max: 4 << 30,
+            exact: false,
+            want: WantedProperties::All,
+            stop_at_first: false,
+            liveness: true,
+            expand_violating: false,
+        }
+    }
+}
+
+/// Which properties count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedProperties {
+    /// Every property that the system reports.
+    All,
+    /// Those named.
+    Listed(Vec<String>),
+}
+
+impl WantedProperties {
+    /// Whether `property` counts.
+    pub fn wants(&self, property: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Listed(names) => names.iter().any(|name| name == property),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The set of states seen, numbered in the order in which they were added.
+
+use std::ops::Range;
+
+/// A free slot. Its index part is the largest number that fits, which is never given out: the table grows first.
+const EMPTY: u32 = u32::MAX;
+/// log2 of the number of slots at the start.
+const BITS_AT_START: u32 = 12;
+/// log2 of the largest number of slots: one bit of each slot must stay for the tag.
+const BITS_MAX: u32 = 31;
+
+/// The most states that one search can number.
+pub(super) const STATES_MAX: u64 = slots_filled_max(BITS_MAX) as u64;
+
+/// Linear probing slows down beyond three quarters.
+const fn slots_filled_max(bits: u32) -> usize {
+    (1usize << bits) / 4 * 3
+}
+
+/// An open-addressing table over fingerprints (and, for an exact search, whole encodings).
+///
+/// A slot is four bytes: the state's index in the low bits, and in the bits that an index of this table size does not
+/// need, a tag from the fingerprint, so that a probe past a stranger almost never has to fetch the stranger's
+/// fingerprint. Fingerprints lie densely by index; growing the table rereads them in order and needs no second copy.
+pub(super) struct Visited {
+    slots: Vec<u32>,
+    bits: u32,
+    fingerprints: Vec<u128>,
+    encodings: Option<Encodings>,
+    collisions: u64,
+}
+
+#[derive(Default)]
+struct Encodings {
+    bytes: Vec<u8>,
+    ends: Vec<u64>,
+}
+
+/// Where a state was found to be.
+pub(super) enum Entry {
+    /// It is known under this index.
+    Known(u32),
+    /// It is new and was given this index.
+    New(u32),
+}
+
+impl Visited {
+    /// An empty set; `exact` keeps and compares whole encodings.
+    pub(super) fn new(exact: bool) -> Self {
+        Self {
+            slots: vec![EMPTY; 1 << BITS_AT_START],
+            bits: BITS_AT_START,
+            fingerprints: Vec::new(),
+            encodings: exact.then(Encodings::default),
+            collisions: 0,
+        }
+    }
+
+    /// How many states are in the set.
+    pub(super) fn len(&self) -> usize {
+        self.fingerprints.len()
+    }
+
+    /// The fingerprints of all states, by index.
+    pub(super) fn fingerprints(&self) -> &[u128] {
+        &self.fingerprints
+    }
+
+    /// In an exact search, how many states were added although a state with the same fingerprint was there.
+    pub(super) fn collisions(&self) -> u64 {
+        self.collisions
+    }
+
+    /// Bytes in use.
+    pub(super) fn bytes(&self) -> u64 {
+        let exact = self
+            .encodings
+            .as_ref()
+            .map_or(0, |all| all.bytes.len() + size_of_val(&all.ends[..]));
+        (size_of_val(&self.slots[..]) + size_of_val(&self.fingerprints[..]) + exact) as u64
+    }
+
+    /// How many bytes more the table will take in order to hold one more state: zero, unless it must grow.
+    pub(super) fn bytes_for_one_more(&self) -> u64 {
+        if self.len() < slots_filled_max(self.bits) {
+            0
+        } else {
+            size_of_val(&self.slots[..]) as u64
+        }
+    }
+
+    /// The index of a state; `encoding` is read in an exact search only.
+    pub(super) fn find(&self, fingerprint: u128, encoding: &[u8]) -> Option<u32> {
+        self.probe(fingerprint, encoding).ok()
+    }
+
+    /// Adds a state unless it is known. The caller keeps the number of states within [`STATES_MAX`].
+    pub(super) fn insert(&mut self, fingerprint: u128, encoding: &[u8]) -> Entry {
+        if self.len() >= slots_filled_max(self.bits) {
+            self.grow();
+        }
+        let slot = match self.probe(fingerprint, encoding) {
+            Ok(index) => return Entry::Known(index),
+            Err(slot) => slot,
+        };
+        if self.encodings.is_some() && self.has_fingerprint(fingerprint) {
+            self.collisions += 1;
+        }
+        let index = self.fingerprints.len() as u32;
+        self.slots[slot] = tag(fingerprint, self.bits) | index;
+        self.fingerprints.push(fingerprint);
+        if let Some(all) = &mut self.encodings {
+            all.bytes.extend_from_slice(encoding);
+            all.ends.push(all.bytes.len() as u64);
+        }
+        Entry::New(index)
+    }
+
+    /// Gives up the slots, when nothing more will be looked up or added; fingerprints stay.
+    pub(super) fn close(&mut self) {
+        self.slots = Vec::new();
+        self.encodings = None;
+    }
+
+    /// The index of the state, or the free slot where it belongs.
+    fn probe(&self, fingerprint: u128, encoding: &[u8]) -> Result<u32, usize> {
+        self.probe_with(fingerprint, |index| {
+            self.encodings
+                .as_ref()
+                .is_none_or(|all| all.bytes[all.range(index)] == *encoding)
+        })
+    }
+
+    fn has_fingerprint(&self, fingerprint: u128) -> bool {
+        self.probe_with(fingerprint, |_| true).is_ok()
+    }
+
+    fn probe_with(&self, fingerprint: u128, same: impl Fn(usize) -> bool) -> Result<u32, usize> {
+        let mask = index_mask(self.bits);
+        let tag = tag(fingerprint, self.bits);
+        let mut at = home(fingerprint, self.bits);
+        loop {
+            let slot = self.slots[at];
+            if slot == EMPTY {
+                return Err(at);
+            }
+            let index = slot & mask;
+            if slot & !mask == tag
+                && self.fingerprints[index as usize] == fingerprint
+                && same(index as usize)
+            {
+                return Ok(index);
+            }
+            at = (at + 1) & mask as usize;
+        }
+    }
+
+    fn grow(&mut self) {
+        assert!(
+            self.bits < BITS_MAX,
+            "the table holds {STATES_MAX} states at most"
+        );
+        self.bits += 1;
+        let mask = index_mask(self.bits) as usize;
+        // The old slots go first: the fingerprints alone say where everything belongs.
+        self.slots = Vec::new();
+        self.slots = vec![EMPTY; 1 << self.bits];
+        for (index, &fingerprint) in self.fingerprints.iter().enumerate() {
+            let mut at = home(fingerprint, self.bits);
+            while self.slots[at] != EMPTY {
+                at = (at + 1) & mask;
+            }
+            self.slots[at] = tag(fingerprint, self.bits) | index as u32;
+        }
+    }
+}
+
+impl Encodings {
+    fn range(&self, index: usize) -> Range<usize> {
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        start as usize..self.ends[index] as usize
+    }
+}
+
+fn index_mask(bits: u32) -> u32 {
+    (1 << bits) - 1
+}
+
+/// The slot where probing starts: the top bits of the lower half.
+fn home(fingerprint: u128, bits: u32) -> usize {
+    (fingerprint as u64 >> (64 - bits)) as usize
+}
+
+/// Bits of the upper half, at the places that an index leaves free.
+fn tag(fingerprint: u128, bits: u32) -> u32 {
+    (fingerprint >> 64) as u32 & !index_mask(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explore::fingerprint::fingerprint;
+
+    #[test]
+    fn every_state_keeps_its_index_while_the_table_grows() {
+        let mut visited = Visited::new(false);
+        for number in 0..100_000u32 {
+            let key = fingerprint(&number.to_le_bytes());
+            assert!(matches!(visited.insert(key, &[]), Entry::New(index) if index == number));
+            assert!(matches!(visited.insert(key, &[]), Entry::Known(index) if index == number));
+        }
+        for number in 0..100_000u32 {
+            assert_eq!(
+                visited.find(fingerprint(&number.to_le_bytes()), &[]),
+                Some(number)
+            );
+        }
+        assert_eq!(visited.find(fingerprint(b"never added"), &[]), None);
+    }
+
+    #[test]
+    fn an_exact_table_tells_apart_what_fingerprints_confuse() {
+        let mut visited = Visited::new(true);
+        assert!(matches!(visited.insert(5, b"one"), Entry::New(0)));
+        assert!(matches!(visited.insert(5, b"two"), Entry::New(1)));
+        assert!(matches!(visited.insert(5, b"two"), Entry::Known(1)));
+        assert_eq!(visited.find(5, b"one"), Some(0));
+        assert_eq!(visited.collisions(), 1);
+
+        let mut visited = Visited::new(false);
+        assert!(matches!(visited.insert(5, b"one"), Entry::New(0)));
+        assert!(matches!(visited.insert(5, b"two"), Entry::Known(0)));
+    }
+
+    #[test]
+    fn fingerprints_that_share_their_home_and_tag_are_still_told_apart() {
+        let mut visited = Visited::new(false);
+        for number in 0..5_000u32 {
+            // Differs only in bits that neither the home slot nor the tag looks at.
+            assert!(
+                matches!(visited.insert(u128::from(number), &[]), Entry::New(index) if index == number)
+            );
+        }
+        assert_eq!(visited.find(4_999, &[]), Some(4_999));
+    }
+}

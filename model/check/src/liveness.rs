@@ -1,0 +1,344 @@
+//! Whether the system, left alone, gets where it must: over System actions only, on the graph of a finished search.
+//!
+//! * *Stuck* (deadlock): a state that is not done and in which no System action is enabled.
+//! * *Doomed* (wedge): a state from which no done state is in reach over System actions. Whatever a timer or the outside
+//!   world could still do does not count, or a free timer would hide every lost completion.
+//! * *Idle loop* (livelock): a cycle of System actions, even if the goal can be reached from it.
+//!
+//! Each property that some stuck state owes gives one finding: the least numbered (hence shallowest) doomed state from
+//! which a stuck state that owes it is in reach over System actions, and the shortest way there. A doomed state that
+//! reaches no stuck state reaches an idle loop; that is found as such.
+//!
+//! A step that broke a property and was not explored (see [`crate::explore::Options::expand_violating`]) counts as a
+//! way out: a state with such a step is neither stuck nor doomed.
+
+mod cycle;
+
+use std::collections::BTreeSet;
+
+use crate::explore::{Limit, WantedProperties};
+use crate::system::{System, Violation};
+
+/// The property that a cycle of System actions breaks.
+pub const NO_IDLE_LOOP: &str = "no-idle-loop";
+/// The property that a stuck state breaks for which [`System::owed`] names no other.
+pub const NO_DEADLOCK: &str = "no-deadlock";
+
+/// The target of a step that leaves the explored graph.
+pub(crate) const EXIT: u32 = u32::MAX;
+const NONE: u32 = u32::MAX;
+
+/// The System steps between all states, by number, and which states are done or stuck.
+#[derive(Default)]
+pub(crate) struct SystemGraph {
+    targets: Vec<u32>,
+    /// End of each state's row in `targets`.
+    ends: Vec<u32>,
+    done: BitSet,
+    stuck: Vec<(u32, OwedSet)>,
+    owed_sets: Vec<Vec<&'static str>>,
+}
+
+/// A place in [`SystemGraph::owed_sets`]: thousands of stuck states owe one of a few sets of properties.
+type OwedSet = u32;
+
+/// A broken liveness property, in state numbers.
+pub(crate) struct Finding {
+    pub(crate) property: &'static str,
+    /// The state where the tail starts; the way there is the search's own.
+    pub(crate) entry: u32,
+    /// The states after `entry`, each a System step from the one before.
+    pub(crate) tail: Vec<u32>,
+    /// Whether the tail ends at `entry`.
+    pub(crate) is_loop: bool,
+}
+
+/// The result of [`judge`].
+pub(crate) struct Judged {
+    pub(crate) doomed: BitSet,
+    /// In order of the properties' names.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Finds every wanted liveness property that the graph breaks.
+pub(crate) fn judge(graph: &SystemGraph, want: &WantedProperties) -> Judged {
+    let reverse = Reverse::of(graph);
+    let states = 0..graph.len() as u32;
+    let has_exit = |state: u32| graph.row(state).contains(&EXIT);
+    let saved = reverse.reachable(
+        states.filter(|&state| graph.done.contains(state) || has_exit(state)),
+        |_| true,
+    );
+    let doomed = saved.complement(graph.len());
+
+    let owed: BTreeSet<&'static str> = graph
+        .stuck
+        .iter()
+        .flat_map(|&(_, set)| graph.owed(set))
+        .copied()
+        .collect();
+    let mut findings: Vec<Finding> = owed
+        .into_iter()
+        .filter(|property| want.wants(property))
+        .map(|property| find_stuck(graph, &reverse, &doomed, property))
+        .collect();
+    if want.wants(NO_IDLE_LOOP)
+        && let Some((entry, tail)) = cycle::first_cycle(graph, &reverse)
+    {
+        findings.push(Finding {
+            property: NO_IDLE_LOOP,
+            entry,
+            tail,
+            is_loop: true,
+        });
+        findings.sort_by_key(|finding| finding.property);
+    }
+    Judged { doomed, findings }
+}
+
+/// What `finding` breaks, in words; `end` is the state at the end of its trace.
+pub(crate) fn violation<S: System>(system: &S, finding: &Finding, end: &S::State) -> Violation {
+    if finding.is_loop {
+        let detail =
+            "expected every run of system actions to come to rest, got one that repeats for ever"
+                .to_owned();
+        return Violation {
+            property: NO_IDLE_LOOP,
+            detail,
+        };
+    }
+    let owed = system
+        .owed(end)
+        .into_iter()
+        .find(|violation| violation.property == finding.property);
+    owed.unwrap_or_else(|| Violation {
+        property: finding.property,
+        detail:
+            "expected the goal to be reached, got a state in which no system action is possible"
+                .to_owned(),
+    })
+}
+
+/// The first doomed state that can get stuck owing `property`, and the shortest way to a state that does.
+fn find_stuck(
+    graph: &SystemGraph,
+    reverse: &Reverse,
+    doomed: &BitSet,
+    property: &'static str,
+) -> Finding {
+    let owes = graph
+        .stuck
+        .iter()
+        .filter(|&&(_, set)| graph.owed(set).contains(&property))
+        .map(|&(state, _)| state);
+    let mut ends = BitSet::default();
+    owes.clone().for_each(|state| ends.insert(state));
+    let before = reverse.reachable(owes, |state| doomed.contains(state));
+    let entry = before
+        .first()
+        .expect("some stuck state owes the property, and is doomed");
+    let tail = if ends.contains(entry) {
+        Vec::new()
+    } else {
+        graph
+            .shortest_way(entry, |_| true, |state| ends.contains(state))
+            .expect("the entry was found from the end")
+    };
+    Finding {
+        property,
+        entry,
+        tail,
+        is_loop: false,
+    }
+}
+
+impl SystemGraph {
+    /// Adds the next state: the targets of its System steps in the order of the actions.
+    pub(crate) fn push(
+        &mut self,
+        targets: impl Iterator<Item = u32>,
+        done: bool,
+    ) -> Result<(), Limit> {
+        let state = self.ends.len() as u32;
+        self.targets.extend(targets);
+        self.ends
+            .push(u32::try_from(self.targets.len()).map_err(|_| Limit::Memory)?);
+        if done {
+            self.done.insert(state);
+        }
+        Ok(())
+    }
+
+    /// Notes that `state` is stuck, and what it owes.
+    pub(crate) fn push_stuck(&mut self, state: u32, owed: &[&'static str]) {
+        let owed = if owed.is_empty() {
+            &[NO_DEADLOCK]
+        } else {
+            owed
+        };
+        let set = self
+            .owed_sets
+            .iter()
+            .position(|set| set == owed)
+            .unwrap_or_else(|| {
+                self.owed_sets.push(owed.to_vec());
+                self.owed_sets.len() - 1
+            });
+        self.stuck.push((state, set as OwedSet));
+    }
+
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        let lists = size_of_val(&self.targets[..])
+            + size_of_val(&self.ends[..])
+            + size_of_val(&self.stuck[..]);
+        (lists + size_of_val(&self.done.0[..])) as u64
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn row(&self, state: u32) -> &[u32] {
+        let state = state as usize;
+        let start = if state == 0 { 0 } else { self.ends[state - 1] };
+        &self.targets[start as usize..self.ends[state] as usize]
+    }
+
+    fn owed(&self, set: OwedSet) -> &[&'static str] {
+        &self.owed_sets[set as usize]
+    }
+
+    /// The states of a shortest way of at least one step from `start`, exclusive, to a state that is an `end`, through
+    /// states that are `allowed`; breadth first, least action first.
+    fn shortest_way(
+        &self,
+        start: u32,
+        allowed: impl Fn(u32) -> bool,
+        end: impl Fn(u32) -> bool,
+    ) -> Option<Vec<u32>> {
+        let mut came_from = vec![NONE; self.len()];
+        let mut queue = vec![start];
+        let mut head = 0;
+        while let Some(&state) = queue.get(head) {
+            head += 1;
+            for &target in self.row(state) {
+                if target == EXIT || !allowed(target) || came_from[target as usize] != NONE {
+                    continue;
+                }
+                came_from[target as usize] = state;
+                if end(target) {
+                    let back = std::iter::successors(Some(target), |&at| {
+                        let before = came_from[at as usize];
+                        (before != start).then_some(before)
+                    });
+                    let mut way: Vec<u32> = back.collect();
+                    way.reverse();
+                    return Some(way);
+                }
+                queue.push(target);
+            }
+        }
+        None
+    }
+}
+
+/// The graph turned around.
+struct Reverse {
+    sources: Vec<u32>,
+    /// Start of each state's row in `sources`, and one more for the end of the last.
+    starts: Vec<u32>,
+}
+
+impl Reverse {
+    fn of(graph: &SystemGraph) -> Self {
+        let mut starts = vec![0u32; graph.len() + 1];
+        let inside = || graph.targets.iter().filter(|&&target| target != EXIT);
+        inside().for_each(|&target| starts[target as usize] += 1);
+        let mut end = 0;
+        for start in &mut starts {
+            end += *start;
+            *start = end;
+        }
+        // Each row is filled from its end, which moves its start into place.
+        let mut sources = vec![0; end as usize];
+        for state in (0..graph.len() as u32).rev() {
+            for &target in graph.row(state).iter().filter(|&&target| target != EXIT) {
+                starts[target as usize] -= 1;
+                sources[starts[target as usize] as usize] = state;
+            }
+        }
+        Self { sources, starts }
+    }
+
+    fn row(&self, state: u32) -> &[u32] {
+        let state = state as usize;
+        &self.sources[self.starts[state] as usize..self.starts[state + 1] as usize]
+    }
+
+    /// All states from which one of `ends` is in reach through states that are `allowed`, the ends included.
+    fn reachable(&self, ends: impl Iterator<Item = u32>, allowed: impl Fn(u32) -> bool) -> BitSet {
+        let mut seen = BitSet::default();
+        let mut unvisited = Vec::new();
+        for end in ends {
+            if !seen.contains(end) {
+                seen.insert(end);
+                unvisited.push(end);
+            }
+            while let Some(state) = unvisited.pop() {
+                for &source in self.row(state) {
+                    if !seen.contains(source) && allowed(source) {
+                        seen.insert(source);
+                        unvisited.push(source);
+                    }
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// A set of state numbers.
+#[derive(Default)]
+pub(crate) struct BitSet(Vec<u64>);
+
+impl BitSet {
+    pub(crate) fn contains(&self, state: u32) -> bool {
+        self.0
+            .get(state as usize / 64)
+            .is_some_and(|word| word & (1 << (state % 64)) != 0)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    fn insert(&mut self, state: u32) {
+        let word = state as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (state % 64);
+    }
+
+    fn remove(&mut self, state: u32) {
+        if let Some(word) = self.0.get_mut(state as usize / 64) {
+            *word &= !(1 << (state % 64));
+        }
+    }
+
+    fn first(&self) -> Option<u32> {
+        let word = self.0.iter().position(|&word| word != 0)?;
+        Some(word as u32 * 64 + self.0[word].trailing_zeros())
+    }
+
+    /// The numbers below `len` that are not in the set.
+    fn complement(&self, len: usize) -> Self {
+        let words = (0..len.div_ceil(64)).map(|word| !self.0.get(word).copied().unwrap_or(0));
+        let mut complement = Self(words.collect());
+        if let Some(last) = complement.0.last_mut().filter(|_| !len.is_multiple_of(64)) {
+            *last &= (1 << (len % 64)) - 1;
+        }
+        complement
+    }
+}

@@ -1,0 +1,133 @@
+//! Counterexamples, and taking them again.
+
+use std::fmt::{Debug, Display};
+
+use crate::explore::fingerprint;
+use crate::system::{Class, Found, System, Violation};
+
+/// A way to break a property.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Trace<A> {
+    /// Where it starts: the place among [`System::initial`], 0 for a system with one initial state.
+    pub initial: usize,
+    /// What happens. For a property of single steps, the last step breaks it. For a liveness property, the last step
+    /// enters the state in which nothing more can happen, or closes the loop.
+    pub steps: Vec<A>,
+    /// The property that is broken.
+    pub violation: Violation,
+    /// For a liveness property, the number of the step (from 1) after which the rest of the trace stays where System
+    /// actions alone can never reach the goal; 0 if it stays there from the initial state on. `None` for a property of
+    /// single steps, and for a loop from which the goal is still within reach.
+    pub dooming_step: Option<usize>,
+    /// For a loop, how many steps lead to it: `steps[loop_from..]` can repeat for ever. The state at its end encodes to
+    /// the same bytes as the state at its start.
+    pub loop_from: Option<usize>,
+}
+
+/// An action that is not possible where a replay came to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step {step}: expected an action that is enabled, got {action}")]
+pub struct ReplayError<A: Debug + Display> {
+    /// The number of the step, from 1.
+    pub step: usize,
+    /// The action that is not enabled there.
+    pub action: A,
+}
+
+/// Takes `actions` one after the other from the first initial state; gives all states, the initial one included. A
+/// system without an initial state gives no states, and refuses the first action.
+///
+/// # Errors
+///
+/// The first action that is not enabled.
+pub fn replay<S: System>(
+    system: &S,
+    actions: &[S::Action],
+) -> Result<Vec<S::State>, ReplayError<S::Action>> {
+    replay_from(system, 0, actions)
+}
+
+/// As [`replay`], from the initial state at the place `initial`.
+///
+/// # Errors
+///
+/// The first action that is not enabled.
+pub fn replay_from<S: System>(
+    system: &S,
+    initial: usize,
+    actions: &[S::Action],
+) -> Result<Vec<S::State>, ReplayError<S::Action>> {
+    let mut states: Vec<S::State> = system.initial().into_iter().skip(initial).take(1).collect();
+    let mut enabled = Vec::new();
+    for (index, action) in actions.iter().enumerate() {
+        enabled.clear();
+        if let Some(state) = states.last() {
+            system.enabled(state, &mut enabled);
+        }
+        let Some(state) = states.last().filter(|_| enabled.contains(action)) else {
+            return Err(ReplayError {
+                step: index + 1,
+                action: action.clone(),
+            });
+        };
+        let mut next = state.clone();
+        system.step(&mut next, action, &mut Found::default());
+        states.push(next);
+    }
+    Ok(states)
+}
+
+/// A path as the search stores it: positions in the lists of enabled actions.
+pub(crate) struct Path {
+    pub(crate) initial: usize,
+    pub(crate) positions: Vec<u16>,
+}
+
+/// The actions of `path`, and the state at its end.
+pub(crate) fn walk<S: System>(system: &S, path: &Path) -> (Vec<S::Action>, S::State) {
+    let mut state = system.initial().swap_remove(path.initial);
+    let mut steps = Vec::with_capacity(path.positions.len());
+    for &position in &path.positions {
+        let mut enabled = Vec::new();
+        system.enabled(&state, &mut enabled);
+        let count = enabled.len();
+        let action = enabled.into_iter().nth(usize::from(position)).unwrap_or_else(|| {
+            panic!("`enabled` or `step` is not deterministic: expected an action at {position}, got {count} actions")
+        });
+        system.step(&mut state, &action, &mut Found::default());
+        steps.push(action);
+    }
+    (steps, state)
+}
+
+/// Takes the first System action of `state` that leads to a state with the fingerprint `target`.
+///
+/// The search stores which states follow, not by which action: `state` may be another concrete form of the state that
+/// was expanded, in which the same successor hides behind another action. `allowed` refuses steps for what they break.
+pub(crate) fn follow<S: System>(
+    system: &S,
+    state: &mut S::State,
+    target: u128,
+    allowed: impl Fn(&Found) -> bool,
+) -> S::Action {
+    let mut enabled = Vec::new();
+    system.enabled(state, &mut enabled);
+    let mut encoding = Vec::new();
+    for action in enabled {
+        if system.class(state, &action) != Class::System {
+            continue;
+        }
+        let mut next = state.clone();
+        let mut found = Found::default();
+        system.step(&mut next, &action, &mut found);
+        encoding.clear();
+        system.encode(&next, &mut encoding);
+        if fingerprint(&encoding) == target && allowed(&found) {
+            *state = next;
+            return action;
+        }
+    }
+    panic!(
+        "states of one encoding are not interchangeable: a System step of one is missing in the other"
+    )
+}

@@ -1,0 +1,10 @@
+//! The explorer on small systems whose every state, trace and verdict is known.
+
+mod counts;
+mod graph;
+mod liveness;
+mod random_graphs;
+mod safety;
+mod shrinking;
+mod threads;
+mod two_phase_commit;

@@ -1,0 +1,452 @@
+//! The prefix tree: runs of blocks, where their pages are, and who holds them.
+//!
+//! A node is a run of blocks with the same history. A node that is not linked belongs to one request (its new prompt
+//! pages, its answer) and cannot be matched. Leases are taken on a node and all its ancestors, so a node without a lease
+//! has no descendant with one.
+
+use alloc::vec::Vec;
+use core::hash::{BuildHasherDefault, Hasher};
+
+use hashbrown::HashMap;
+
+use crate::ids::{BlockHash, PageId, Tier};
+
+/// No node.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// Index of a node.
+pub(crate) type NodeId = u32;
+
+/// Whether a node's pages are in a tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Residence {
+    /// It has no pages there.
+    #[default]
+    Absent,
+    /// They are being written.
+    Filling,
+    /// They are complete.
+    Resident,
+}
+
+/// Why a node is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Lease {
+    /// A request reads or writes it.
+    Request,
+    /// An offload reads its device pages.
+    Store,
+    /// A reload reads its host pages.
+    Load,
+}
+
+const LEASES: usize = 3;
+
+/// A run of blocks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) parent: NodeId,
+    pub(crate) linked: bool,
+    pub(crate) live: bool,
+    /// Its owner is gone: free its pages as soon as no lease is left.
+    pub(crate) doomed: bool,
+    pub(crate) children: u32,
+    /// Linked children that have pages in each tier.
+    pub(crate) child_in: [u32; 2],
+    pub(crate) blocks: Vec<BlockHash>,
+    pub(crate) pages: [Vec<PageId>; 2],
+    pub(crate) residence: [Residence; 2],
+    pub(crate) leases: [u32; LEASES],
+    /// The offload and the reload under way, as transfer records.
+    pub(crate) store: u32,
+    pub(crate) load: u32,
+    previous: [NodeId; 2],
+    following: [NodeId; 2],
+    listed: [bool; 2],
+}
+
+impl Node {
+    pub(crate) fn lease_count(&self) -> u32 {
+        self.leases.iter().sum()
+    }
+
+    pub(crate) fn leased(&self, lease: Lease) -> bool {
+        self.leases[lease as usize] > 0
+    }
+
+    pub(crate) fn has(&self, tier: Tier) -> bool {
+        self.residence[tier.0 as usize] != Residence::Absent
+    }
+
+    pub(crate) fn is(&self, tier: Tier, residence: Residence) -> bool {
+        self.residence[tier.0 as usize] == residence
+    }
+
+    pub(crate) fn pages_in(&self, tier: Tier) -> &[PageId] {
+        &self.pages[tier.0 as usize]
+    }
+
+    /// Whether a lease forbids to evict it from `tier`.
+    pub(crate) fn held_in(&self, tier: Tier) -> bool {
+        if tier == Tier::DEVICE {
+            self.leased(Lease::Request) || self.leased(Lease::Store)
+        } else {
+            self.leased(Lease::Load) || self.leased(Lease::Store)
+        }
+    }
+}
+
+/// A hasher for keys that are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fold(u64);
+
+impl Hasher for Fold {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+        self.0 = (product as u64) ^ ((product >> 64) as u64);
+    }
+
+    fn write_u128(&mut self, word: u128) {
+        self.write_u64(word as u64 ^ (word >> 64) as u64);
+    }
+}
+
+/// A map with a fixed hasher; its order is never looked at.
+pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Fold>>;
+
+/// A list of nodes that may be evicted from one tier, least recently used first.
+#[derive(Clone, Copy, Debug)]
+struct Lru {
+    first: NodeId,
+    last: NodeId,
+}
+
+/// How far a prompt is in the tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Match {
+    /// The deepest node that matched as a whole.
+    pub(crate) node: NodeId,
+    /// Blocks that matched.
+    pub(crate) blocks: u32,
+}
+
+/// The tree and its detached nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+    unused: Vec<NodeId>,
+    /// Linked nodes by their first block; a block's hash covers everything before it.
+    by_first: Map<BlockHash, NodeId>,
+    lru: [Lru; 2],
+    /// Pages of unheld resident nodes, by tier: what eviction can give at most.
+    pub(crate) reclaimable: [u32; 2],
+    counted: Vec<[bool; 2]>,
+    /// With the rule that eviction skips leased nodes dropped, leased nodes are candidates too.
+    pub(crate) evict_leased: [bool; 2],
+}
+
+impl Tree {
+    pub(crate) fn new(evict_leased: [bool; 2]) -> Tree {
+        Tree {
+            nodes: Vec::new(),
+            unused: Vec::new(),
+            by_first: Map::default(),
+            lru: [Lru { first: NIL, last: NIL }; 2],
+            reclaimable: [0; 2],
+            counted: Vec::new(),
+            evict_leased,
+        }
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id as usize]
+    }
+
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id as usize]
+    }
+
+    /// A detached node below `parent`.
+    pub(crate) fn detached(&mut self, parent: NodeId) -> NodeId {
+        let id = self.unused.pop().unwrap_or_else(|| {
+            self.nodes.push(Node::default());
+            self.counted.push([false; 2]);
+            self.nodes.len() as u32 - 1
+        });
+        let node = &mut self.nodes[id as usize];
+        debug_assert!(!node.live);
+        node.parent = parent;
+        node.live = true;
+        node.store = NIL;
+        node.load = NIL;
+        id
+    }
+
+    /// The longest run of whole blocks of `blocks` that the tree has, splitting a node where the match ends inside it.
+    /// `usable` says whether a node's content may be used; `split` is told (upper, lower) of a split.
+    pub(crate) fn match_prefix(
+        &mut self,
+        blocks: &[BlockHash],
+        usable: impl Fn(&Node) -> bool,
+        mut split: impl FnMut(&mut Tree, NodeId, NodeId),
+    ) -> Match {
+        let mut found = Match { node: NIL, blocks: 0 };
+        while let Some(&id) = blocks.get(found.blocks as usize).and_then(|first| self.by_first.get(first)) {
+            let node = self.node(id);
+            if node.parent != found.node || !usable(node) {
+                break;
+            }
+            let rest = &blocks[found.blocks as usize..];
+            let common = node.blocks.iter().zip(rest).take_while(|(a, b)| a == b).count();
+            if common < node.blocks.len() {
+                let upper = self.split(id, common);
+                split(self, upper, id);
+                return Match { node: upper, blocks: found.blocks + common as u32 };
+            }
+            found = Match { node: id, blocks: found.blocks + common as u32 };
+        }
+        found
+    }
+
+    /// Whether a linked node starts with this block.
+    pub(crate) fn starts(&self, first: BlockHash) -> bool {
+        self.by_first.contains_key(&first)
+    }
+
+    /// Cuts the first `at` blocks off into a new parent. Leases and pending ids are left to the caller's rule.
+    fn split(&mut self, lower: NodeId, at: usize) -> NodeId {
+        self.unlist(lower);
+        let upper = self.detached(self.node(lower).parent);
+        let node = &mut self.nodes[lower as usize];
+        let rest = node.blocks.split_off(at);
+        let blocks = core::mem::replace(&mut node.blocks, rest);
+        let mut pages = [Vec::new(), Vec::new()];
+        for (tier, taken) in pages.iter_mut().enumerate() {
+            if !node.pages[tier].is_empty() {
+                let rest = node.pages[tier].split_off(at);
+                *taken = core::mem::replace(&mut node.pages[tier], rest);
+            }
+        }
+        let residence = node.residence;
+        node.parent = upper;
+        let first_below = node.blocks[0];
+        let first_above = blocks[0];
+        let top = self.node_mut(upper);
+        top.blocks = blocks;
+        top.pages = pages;
+        top.residence = residence;
+        top.linked = true;
+        top.children = 1;
+        top.child_in = [u32::from(residence[0] != Residence::Absent), u32::from(residence[1] != Residence::Absent)];
+        self.by_first.insert(first_above, upper);
+        self.by_first.insert(first_below, lower);
+        self.refresh(upper);
+        self.refresh(lower);
+        upper
+    }
+
+    /// Makes a detached node matchable below `parent`. The caller has checked that the tree lacks its first block.
+    pub(crate) fn link(&mut self, id: NodeId, parent: NodeId) {
+        let node = self.node_mut(id);
+        node.parent = parent;
+        node.linked = true;
+        let first = node.blocks[0];
+        let present = [node.has(Tier::DEVICE), node.has(Tier::HOST)];
+        self.by_first.insert(first, id);
+        if parent != NIL {
+            let above = self.node_mut(parent);
+            above.children += 1;
+            for (count, present) in above.child_in.iter_mut().zip(present) {
+                *count += u32::from(present);
+            }
+            self.refresh(parent);
+        }
+        self.refresh(id);
+    }
+
+    /// Takes a node out of the tree; its pages are the caller's business.
+    pub(crate) fn unlink(&mut self, id: NodeId) {
+        let node = self.node(id);
+        debug_assert!(node.linked);
+        let (first, parent) = (node.blocks[0], node.parent);
+        let present = [node.has(Tier::DEVICE), node.has(Tier::HOST)];
+        self.by_first.remove(&first);
+        self.unlist(id);
+        self.node_mut(id).linked = false;
+        if parent != NIL {
+            let above = self.node_mut(parent);
+            above.children -= 1;
+            for (count, present) in above.child_in.iter_mut().zip(present) {
+                *count -= u32::from(present);
+            }
+            self.refresh(parent);
+        }
+    }
+
+    /// Forgets a node without pages.
+    pub(crate) fn forget(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        debug_assert!(!node.linked && node.pages.iter().all(Vec::is_empty));
+        let mut blocks = core::mem::take(&mut node.blocks);
+        let mut pages = core::mem::take(&mut node.pages);
+        blocks.clear();
+        pages.iter_mut().for_each(Vec::clear);
+        *node = Node { blocks, pages, ..Node::default() };
+        self.unused.push(id);
+    }
+
+    /// Sets where the node's pages are. Keeps the parent's count right.
+    pub(crate) fn set_residence(&mut self, id: NodeId, tier: Tier, residence: Residence) {
+        let t = tier.0 as usize;
+        let node = self.node_mut(id);
+        let before = node.residence[t];
+        node.residence[t] = residence;
+        let (parent, linked) = (node.parent, node.linked);
+        if linked && parent != NIL && (before == Residence::Absent) != (residence == Residence::Absent) {
+            let above = self.node_mut(parent);
+            if residence == Residence::Absent {
+                above.child_in[t] -= 1;
+            } else {
+                above.child_in[t] += 1;
+            }
+            self.refresh(parent);
+        }
+        self.refresh(id);
+    }
+
+    /// Takes a lease on the node and its ancestors.
+    pub(crate) fn lease(&mut self, id: NodeId, lease: Lease) {
+        let mut at = id;
+        while at != NIL {
+            let node = self.node_mut(at);
+            node.leases[lease as usize] += 1;
+            let parent = node.parent;
+            self.refresh(at);
+            at = parent;
+        }
+    }
+
+    /// Gives a lease back. Every node that this leaves without any lease is reported to `bare`.
+    pub(crate) fn unlease(&mut self, id: NodeId, lease: Lease, mut bare: impl FnMut(NodeId)) {
+        let mut at = id;
+        while at != NIL {
+            let node = self.node_mut(at);
+            node.leases[lease as usize] = node.leases[lease as usize].saturating_sub(1);
+            let parent = node.parent;
+            let none_left = node.lease_count() == 0;
+            self.refresh(at);
+            if none_left {
+                bare(at);
+            }
+            at = parent;
+        }
+    }
+
+    /// The next node to evict from a tier.
+    pub(crate) fn victim(&self, tier: Tier) -> Option<NodeId> {
+        let first = self.lru[tier.0 as usize].first;
+        (first != NIL).then_some(first)
+    }
+
+    /// Brings the lists and counts up to date with a node.
+    pub(crate) fn refresh(&mut self, id: NodeId) {
+        for tier in [Tier::DEVICE, Tier::HOST] {
+            let t = tier.0 as usize;
+            let node = self.node(id);
+            let open = node.linked
+                && node.is(tier, Residence::Resident)
+                && (self.evict_leased[t] || !node.held_in(tier));
+            let listed = open && node.child_in[t] == 0;
+            let (was_listed, pages) = (node.listed[t], node.pages[t].len() as u32);
+            if open != self.counted[id as usize][t] {
+                self.counted[id as usize][t] = open;
+                if open {
+                    self.reclaimable[t] += pages;
+                } else {
+                    self.reclaimable[t] -= pages;
+                }
+            }
+            if listed && !was_listed {
+                self.push(id, t);
+            } else if !listed && was_listed {
+                self.remove(id, t);
+            }
+        }
+    }
+
+    /// Takes a node off all lists and counts, before its pages change.
+    pub(crate) fn unlist(&mut self, id: NodeId) {
+        for t in 0..2 {
+            if self.counted[id as usize][t] {
+                self.counted[id as usize][t] = false;
+                self.reclaimable[t] -= self.node(id).pages[t].len() as u32;
+            }
+            if self.node(id).listed[t] {
+                self.remove(id, t);
+            }
+        }
+    }
+
+    fn push(&mut self, id: NodeId, t: usize) {
+        let last = self.lru[t].last;
+        let node = self.node_mut(id);
+        node.previous[t] = last;
+        node.following[t] = NIL;
+        node.listed[t] = true;
+        if last == NIL {
+            self.lru[t].first = id;
+        } else {
+            self.node_mut(last).following[t] = id;
+        }
+        self.lru[t].last = id;
+    }
+
+    fn remove(&mut self, id: NodeId, t: usize) {
+        let node = self.node_mut(id);
+        let (previous, following) = (node.previous[t], node.following[t]);
+        node.listed[t] = false;
+        if previous == NIL {
+            self.lru[t].first = following;
+        } else {
+            self.node_mut(previous).following[t] = following;
+        }
+        if following == NIL {
+            self.lru[t].last = previous;
+        } else {
+            self.node_mut(following).previous[t] = previous;
+        }
+    }
+
+    /// The nodes of a tier's list, least recently used first.
+    pub(crate) fn listed(&self, tier: Tier) -> impl Iterator<Item = NodeId> + '_ {
+        let t = tier.0 as usize;
+        let start = self.lru[t].first;
+        core::iter::successors((start != NIL).then_some(start), move |&id| {
+            let next = self.node(id).following[t];
+            (next != NIL).then_some(next)
+        })
+    }
+
+    /// All live nodes, in no order that means anything.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().filter(|(_, node)| node.live).map(|(id, node)| (id as u32, node))
+    }
+}
