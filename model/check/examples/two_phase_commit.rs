@@ -13,19 +13,12 @@ use two_phase_commit::TwoPhaseCommit;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |place: usize, default: u32| {
-        arguments
-            .get(place)
-            .map_or(default, |text| text.parse().expect("expected a number"))
+        arguments.get(place).map_or(default, |text| text.parse().expect("expected a number"))
     };
     let system = TwoPhaseCommit::new(number(0, 8));
     let exact = arguments.iter().any(|argument| argument == "exact");
     for liveness in [false, true] {
-        let options = Options {
-            threads: number(1, 1) as usize,
-            exact,
-            liveness,
-            ..Options::default()
-        };
+        let options = Options { threads: number(1, 1) as usize, exact, liveness, ..Options::default() };
         let start = Instant::now();
         let outcome = explore(&system, &options);
         let seconds = start.elapsed().as_secs_f64();

@@ -52,11 +52,7 @@ pub fn explore<S: System>(system: &S, options: &Options) -> Outcome<S::Action> {
 }
 
 /// As [`explore`], and calls `progress` before each level and after each chunk, on the calling thread.
-pub fn explore_with<S: System>(
-    system: &S,
-    options: &Options,
-    progress: &dyn Fn(&Progress),
-) -> Outcome<S::Action> {
+pub fn explore_with<S: System>(system: &S, options: &Options, progress: &dyn Fn(&Progress)) -> Outcome<S::Action> {
     let mut search = Search::new(system, options, progress);
     let end = search.run();
     search.into_outcome(end)
@@ -134,12 +130,7 @@ impl<'a, S: System> Search<'a, S> {
         Ok(frontier)
     }
 
-    fn expand_level(
-        &mut self,
-        first: u32,
-        frontier: &[S::State],
-        next: &mut Vec<S::State>,
-    ) -> Result<(), Stop> {
+    fn expand_level(&mut self, first: u32, frontier: &[S::State], next: &mut Vec<S::State>) -> Result<(), Stop> {
         self.report(frontier.len());
         let mut expander = Expander::new(self.system, self.options);
         let batch_states = self.options.threads.max(1) * CHUNKS_PER_WORKER * CHUNK_STATES;
@@ -167,12 +158,7 @@ impl<'a, S: System> Search<'a, S> {
     }
 
     /// Expands all chunks of `batch`, on `workers` threads, in any order, and gives them back in their own order.
-    fn expand_batch(
-        &self,
-        workers: usize,
-        first: u32,
-        batch: &[S::State],
-    ) -> Vec<Expansion<S::State>> {
+    fn expand_batch(&self, workers: usize, first: u32, batch: &[S::State]) -> Vec<Expansion<S::State>> {
         let (system, options, visited) = (self.system, self.options, &self.visited);
         let unclaimed = AtomicUsize::new(0);
         let work = || {
@@ -203,30 +189,20 @@ impl<'a, S: System> Search<'a, S> {
     }
 
     /// Numbers what is new in `expansion` and takes over the rest. Must be called in the order of the chunks.
-    fn merge(
-        &mut self,
-        mut expansion: Expansion<S::State>,
-        next: &mut Vec<S::State>,
-    ) -> Result<(), Stop> {
+    fn merge(&mut self, mut expansion: Expansion<S::State>, next: &mut Vec<S::State>) -> Result<(), Stop> {
         self.counts.transitions += expansion.transitions;
         self.counts.violating_steps += expansion.violating_steps;
         self.counts.done_states += expansion.done.iter().filter(|&&done| done).count() as u64;
         self.counts.stuck_states += expansion.stuck.len() as u64;
         self.marks.unite(&expansion.marks);
         for broken in expansion.broken.drain(..) {
-            self.broken
-                .entry(broken.violation.property)
-                .or_insert(broken);
+            self.broken.entry(broken.violation.property).or_insert(broken);
         }
         self.merged.clear();
         let mut encoding_start = 0;
         for candidate in expansion.candidates.drain(..) {
             let encoding_end = candidate.encoding_end;
-            let index = self.admit(
-                candidate,
-                &expansion.encodings[encoding_start..encoding_end],
-                next,
-            )?;
+            let index = self.admit(candidate, &expansion.encodings[encoding_start..encoding_end], next)?;
             encoding_start = encoding_end;
             self.merged.push(index);
         }
@@ -242,13 +218,11 @@ impl<'a, S: System> Search<'a, S> {
     fn merge_graph(&mut self, expansion: &Expansion<S::State>) -> Result<(), Stop> {
         let mut start = 0;
         for (&end, &done) in expansion.row_ends.iter().zip(&expansion.done) {
-            let row = expansion.targets[start..end]
-                .iter()
-                .map(|target| match *target {
-                    Target::Known(index) => index,
-                    Target::Candidate(place) => self.merged[place as usize],
-                    Target::Exit => liveness::EXIT,
-                });
+            let row = expansion.targets[start..end].iter().map(|target| match *target {
+                Target::Known(index) => index,
+                Target::Candidate(place) => self.merged[place as usize],
+                Target::Exit => liveness::EXIT,
+            });
             self.graph.push(row, done).map_err(Stop::Ran)?;
             start = end;
         }
@@ -370,11 +344,7 @@ impl<'a, S: System> Search<'a, S> {
             let path = self.path_to(finding.entry);
             // An environment step may have led out of a doomed region before: the last way in counts.
             let on_path = self.indices_to(finding.entry);
-            let doomed = on_path
-                .iter()
-                .rev()
-                .take_while(|&&index| judged.doomed.contains(index))
-                .count();
+            let doomed = on_path.iter().rev().take_while(|&&index| judged.doomed.contains(index)).count();
             let dooming_step = (doomed > 0).then(|| on_path.len() - doomed);
             let (mut steps, mut state) = trace::walk(self.system, &path);
             let loop_from = finding.is_loop.then_some(steps.len());
@@ -407,15 +377,9 @@ impl<'a, S: System> Search<'a, S> {
     }
 
     fn path_to(&self, index: u32) -> Path {
-        let mut positions = self
-            .indices_to(index)
-            .into_iter()
-            .map(|index| self.positions[index as usize]);
+        let mut positions = self.indices_to(index).into_iter().map(|index| self.positions[index as usize]);
         Path {
-            initial: positions
-                .next()
-                .map(usize::from)
-                .expect("a way to a state holds the state itself"),
+            initial: positions.next().map(usize::from).expect("a way to a state holds the state itself"),
             positions: positions.collect(),
         }
     }

@@ -65,18 +65,10 @@ pub(crate) fn judge(graph: &SystemGraph, want: &WantedProperties) -> Judged {
     let reverse = Reverse::of(graph);
     let states = 0..graph.len() as u32;
     let has_exit = |state: u32| graph.row(state).contains(&EXIT);
-    let saved = reverse.reachable(
-        states.filter(|&state| graph.done.contains(state) || has_exit(state)),
-        |_| true,
-    );
+    let saved = reverse.reachable(states.filter(|&state| graph.done.contains(state) || has_exit(state)), |_| true);
     let doomed = saved.complement(graph.len());
 
-    let owed: BTreeSet<&'static str> = graph
-        .stuck
-        .iter()
-        .flat_map(|&(_, set)| graph.owed(set))
-        .copied()
-        .collect();
+    let owed: BTreeSet<&'static str> = graph.stuck.iter().flat_map(|&(_, set)| graph.owed(set)).copied().collect();
     let mut findings: Vec<Finding> = owed
         .into_iter()
         .filter(|property| want.wants(property))
@@ -85,12 +77,7 @@ pub(crate) fn judge(graph: &SystemGraph, want: &WantedProperties) -> Judged {
     if want.wants(NO_IDLE_LOOP)
         && let Some((entry, tail)) = cycle::first_cycle(graph, &reverse)
     {
-        findings.push(Finding {
-            property: NO_IDLE_LOOP,
-            entry,
-            tail,
-            is_loop: true,
-        });
+        findings.push(Finding { property: NO_IDLE_LOOP, entry, tail, is_loop: true });
         findings.sort_by_key(|finding| finding.property);
     }
     Judged { doomed, findings }
@@ -99,70 +86,37 @@ pub(crate) fn judge(graph: &SystemGraph, want: &WantedProperties) -> Judged {
 /// What `finding` breaks, in words; `end` is the state at the end of its trace.
 pub(crate) fn violation<S: System>(system: &S, finding: &Finding, end: &S::State) -> Violation {
     if finding.is_loop {
-        let detail =
-            "expected every run of system actions to come to rest, got one that repeats for ever"
-                .to_owned();
-        return Violation {
-            property: NO_IDLE_LOOP,
-            detail,
-        };
+        let detail = "expected every run of system actions to come to rest, got one that repeats for ever".to_owned();
+        return Violation { property: NO_IDLE_LOOP, detail };
     }
-    let owed = system
-        .owed(end)
-        .into_iter()
-        .find(|violation| violation.property == finding.property);
+    let owed = system.owed(end).into_iter().find(|violation| violation.property == finding.property);
     owed.unwrap_or_else(|| Violation {
         property: finding.property,
-        detail:
-            "expected the goal to be reached, got a state in which no system action is possible"
-                .to_owned(),
+        detail: "expected the goal to be reached, got a state in which no system action is possible".to_owned(),
     })
 }
 
 /// The first doomed state that can get stuck owing `property`, and the shortest way to a state that does.
-fn find_stuck(
-    graph: &SystemGraph,
-    reverse: &Reverse,
-    doomed: &BitSet,
-    property: &'static str,
-) -> Finding {
-    let owes = graph
-        .stuck
-        .iter()
-        .filter(|&&(_, set)| graph.owed(set).contains(&property))
-        .map(|&(state, _)| state);
+fn find_stuck(graph: &SystemGraph, reverse: &Reverse, doomed: &BitSet, property: &'static str) -> Finding {
+    let owes = graph.stuck.iter().filter(|&&(_, set)| graph.owed(set).contains(&property)).map(|&(state, _)| state);
     let mut ends = BitSet::default();
     owes.clone().for_each(|state| ends.insert(state));
     let before = reverse.reachable(owes, |state| doomed.contains(state));
-    let entry = before
-        .first()
-        .expect("some stuck state owes the property, and is doomed");
+    let entry = before.first().expect("some stuck state owes the property, and is doomed");
     let tail = if ends.contains(entry) {
         Vec::new()
     } else {
-        graph
-            .shortest_way(entry, |_| true, |state| ends.contains(state))
-            .expect("the entry was found from the end")
+        graph.shortest_way(entry, |_| true, |state| ends.contains(state)).expect("the entry was found from the end")
     };
-    Finding {
-        property,
-        entry,
-        tail,
-        is_loop: false,
-    }
+    Finding { property, entry, tail, is_loop: false }
 }
 
 impl SystemGraph {
     /// Adds the next state: the targets of its System steps in the order of the actions.
-    pub(crate) fn push(
-        &mut self,
-        targets: impl Iterator<Item = u32>,
-        done: bool,
-    ) -> Result<(), Limit> {
+    pub(crate) fn push(&mut self, targets: impl Iterator<Item = u32>, done: bool) -> Result<(), Limit> {
         let state = self.ends.len() as u32;
         self.targets.extend(targets);
-        self.ends
-            .push(u32::try_from(self.targets.len()).map_err(|_| Limit::Memory)?);
+        self.ends.push(u32::try_from(self.targets.len()).map_err(|_| Limit::Memory)?);
         if done {
             self.done.insert(state);
         }
@@ -171,27 +125,17 @@ impl SystemGraph {
 
     /// Notes that `state` is stuck, and what it owes.
     pub(crate) fn push_stuck(&mut self, state: u32, owed: &[&'static str]) {
-        let owed = if owed.is_empty() {
-            &[NO_DEADLOCK]
-        } else {
-            owed
-        };
-        let set = self
-            .owed_sets
-            .iter()
-            .position(|set| set == owed)
-            .unwrap_or_else(|| {
-                self.owed_sets.push(owed.to_vec());
-                self.owed_sets.len() - 1
-            });
+        let owed = if owed.is_empty() { &[NO_DEADLOCK] } else { owed };
+        let set = self.owed_sets.iter().position(|set| set == owed).unwrap_or_else(|| {
+            self.owed_sets.push(owed.to_vec());
+            self.owed_sets.len() - 1
+        });
         self.stuck.push((state, set as OwedSet));
     }
 
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
-        let lists = size_of_val(&self.targets[..])
-            + size_of_val(&self.ends[..])
-            + size_of_val(&self.stuck[..]);
+        let lists = size_of_val(&self.targets[..]) + size_of_val(&self.ends[..]) + size_of_val(&self.stuck[..]);
         (lists + size_of_val(&self.done.0[..])) as u64
     }
 
@@ -211,12 +155,7 @@ impl SystemGraph {
 
     /// The states of a shortest way of at least one step from `start`, exclusive, to a state that is an `end`, through
     /// states that are `allowed`; breadth first, least action first.
-    fn shortest_way(
-        &self,
-        start: u32,
-        allowed: impl Fn(u32) -> bool,
-        end: impl Fn(u32) -> bool,
-    ) -> Option<Vec<u32>> {
+    fn shortest_way(&self, start: u32, allowed: impl Fn(u32) -> bool, end: impl Fn(u32) -> bool) -> Option<Vec<u32>> {
         let mut came_from = vec![NONE; self.len()];
         let mut queue = vec![start];
         let mut head = 0;
@@ -304,9 +243,7 @@ pub(crate) struct BitSet(Vec<u64>);
 
 impl BitSet {
     pub(crate) fn contains(&self, state: u32) -> bool {
-        self.0
-            .get(state as usize / 64)
-            .is_some_and(|word| word & (1 << (state % 64)) != 0)
+        self.0.get(state as usize / 64).is_some_and(|word| word & (1 << (state % 64)) != 0)
     }
 
     pub(crate) fn count(&self) -> u64 {

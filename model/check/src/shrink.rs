@@ -24,24 +24,10 @@ pub fn shrink<S: System>(system: &S, actions: &[S::Action], property: &str) -> S
 }
 
 /// As [`shrink`], from the initial state at the place `initial`.
-pub fn shrink_from<S: System>(
-    system: &S,
-    initial: usize,
-    actions: &[S::Action],
-    property: &str,
-) -> Shrunk<S::Action> {
-    let mut shrinker = Shrinker {
-        system,
-        initial,
-        property,
-        replays: 0,
-    };
+pub fn shrink_from<S: System>(system: &S, initial: usize, actions: &[S::Action], property: &str) -> Shrunk<S::Action> {
+    let mut shrinker = Shrinker { system, initial, property, replays: 0 };
     let Some((mut kept, mut violation)) = shrinker.violating_part(actions.iter()) else {
-        return Shrunk {
-            actions: actions.to_vec(),
-            violation: None,
-            replays: shrinker.replays,
-        };
+        return Shrunk { actions: actions.to_vec(), violation: None, replays: shrinker.replays };
     };
     // Delta debugging: leave out one of `parts` parts at a time, ever finer.
     let mut parts = 2;
@@ -60,11 +46,7 @@ pub fn shrink_from<S: System>(
             None => parts = kept.len().min(parts * 2),
         }
     }
-    Shrunk {
-        actions: kept,
-        violation: Some(violation),
-        replays: shrinker.replays,
-    }
+    Shrunk { actions: kept, violation: Some(violation), replays: shrinker.replays }
 }
 
 struct Shrinker<'a, S: System> {
@@ -96,10 +78,7 @@ impl<S: System> Shrinker<'_, S> {
             let mut found = Found::default();
             self.system.step(&mut state, action, &mut found);
             taken.push(action.clone());
-            let broken = found
-                .violations
-                .into_iter()
-                .find(|violation| violation.property == self.property);
+            let broken = found.violations.into_iter().find(|violation| violation.property == self.property);
             if let Some(violation) = broken {
                 return Some((taken, violation));
             }

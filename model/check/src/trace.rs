@@ -40,10 +40,7 @@ pub struct ReplayError<A: Debug + Display> {
 /// # Errors
 ///
 /// The first action that is not enabled.
-pub fn replay<S: System>(
-    system: &S,
-    actions: &[S::Action],
-) -> Result<Vec<S::State>, ReplayError<S::Action>> {
+pub fn replay<S: System>(system: &S, actions: &[S::Action]) -> Result<Vec<S::State>, ReplayError<S::Action>> {
     replay_from(system, 0, actions)
 }
 
@@ -65,10 +62,7 @@ pub fn replay_from<S: System>(
             system.enabled(state, &mut enabled);
         }
         let Some(state) = states.last().filter(|_| enabled.contains(action)) else {
-            return Err(ReplayError {
-                step: index + 1,
-                action: action.clone(),
-            });
+            return Err(ReplayError { step: index + 1, action: action.clone() });
         };
         let mut next = state.clone();
         system.step(&mut next, action, &mut Found::default());
@@ -127,7 +121,5 @@ pub(crate) fn follow<S: System>(
             return action;
         }
     }
-    panic!(
-        "states of one encoding are not interchangeable: a System step of one is missing in the other"
-    )
+    panic!("states of one encoding are not interchangeable: a System step of one is missing in the other")
 }

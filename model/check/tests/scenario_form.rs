@@ -126,7 +126,7 @@ help: did you mean `world`?
 }
 
 #[test]
-fn a_wrong_type_says_what_came_and_how_to_write_it() {
+fn a_wrong_type_of_a_number_a_flag_or_a_text_says_what_came_and_how_to_write_it() {
     says(
         "device_pages = 3",
         r#"device_pages = "3""#,
@@ -163,6 +163,10 @@ found: the integer 3
 help: write it as `title = ".."`
 "#,
     );
+}
+
+#[test]
+fn a_wrong_type_of_a_list_or_its_element_does_too() {
     says(
         r#"preempt = ["r1"]"#,
         r#"preempt = "r1""#,
@@ -199,6 +203,10 @@ found: the flag true
 help: write it as `flush = 1`
 "#,
     );
+}
+
+#[test]
+fn a_wrong_type_of_a_table_does_too() {
     says(
         "[world]",
         "[[world]]",
@@ -232,7 +240,7 @@ help: remove it; docs/scenarios.md lists every key
 }
 
 #[test]
-fn a_size_out_of_bounds_says_the_bounds() {
+fn a_number_out_of_bounds_says_the_bounds() {
     says(
         "device_pages = 3",
         "device_pages = 0",
@@ -281,6 +289,10 @@ found: 99_999_999_999_999_999_999
 help: choose a value within the bounds
 "#,
     );
+}
+
+#[test]
+fn a_list_or_a_text_out_of_bounds_does_too() {
     says(
         r#"layers = ["c4", "c128"]"#,
         "layers = []",

@@ -12,7 +12,7 @@ fn says(from: &str, to: &str, expected: &str) {
 }
 
 #[test]
-fn an_unknown_name_suggests_the_nearest() {
+fn an_unknown_request_or_value_suggests_the_nearest() {
     says(
         r#"roles = "split""#,
         r#"roles = "splitt""#,
@@ -49,6 +49,10 @@ found: "r3"
 help: did you mean "r1"?
 "#,
     );
+}
+
+#[test]
+fn an_unknown_rule_site_or_property_suggests_the_nearest() {
     says(
         "free-once",
         "free-twice",
@@ -97,6 +101,10 @@ found: "every-request-end"
 help: did you mean "every-request-ends"?
 "#,
     );
+}
+
+#[test]
+fn an_unknown_model_or_layer_kind_suggests_the_nearest() {
     says(
         r#"file = "deepseek-v4-flash""#,
         r#"file = "deepseek-v4-flush""#,
@@ -216,7 +224,7 @@ help: shorten the request, or raise `decode_pages` to 3
 }
 
 #[test]
-fn what_cannot_hold_together_is_a_conflict() {
+fn keys_of_a_split_world_need_one() {
     says(
         r#"roles = "split"
 "#,
@@ -251,6 +259,10 @@ found: `roles = "together"`
 help: remove `at`, or set `roles = "split"` in [world]
 "#,
     );
+}
+
+#[test]
+fn sizes_and_layers_that_cannot_hold_together_are_a_conflict() {
     says(
         "host_pages = 2",
         r#"write_policy = "back""#,
@@ -299,6 +311,10 @@ found: "fp8"
 help: take a layer that has an indexer, or remove the key
 "#,
     );
+}
+
+#[test]
+fn rules_and_faults_that_stand_twice_are_refused() {
     says(
         r#""free-once""#,
         r#""index-read-waits-layer""#,
@@ -321,6 +337,10 @@ expected: at most 2, since retries = 1
 help: remove the entry, or raise the request's retries
 "#,
     );
+}
+
+#[test]
+fn expectations_that_contradict_the_check_or_each_other_are_refused() {
     says(
         r#"violates = ["reads-see-own-content"]
 "#,
@@ -351,6 +371,10 @@ expected: one of every-request-ends, reads-see-own-content
 help: add it to `check.properties`
 "#,
     );
+}
+
+#[test]
+fn a_later_format_is_refused_without_guessing_at_its_keys() {
     says(
         "format = 1",
         "format = 2\ncolour = 1",

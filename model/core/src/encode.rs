@@ -49,6 +49,11 @@ impl Renamer {
         self.place = place;
     }
 
+    /// The engine whose names are given now.
+    pub fn place(&self) -> u8 {
+        self.place
+    }
+
     fn number(&mut self, space: Space, raw: u64) -> u8 {
         let place = if matches!(space, Space::Room) { 0 } else { usize::from(self.place) };
         let at = place * SPACES + space as usize;

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::ids::{BlockRef, Generation, Group, PageId, Tier};
-use crate::machine::slot::{SlotEvent, SlotState, next};
 use crate::machine::Next;
+use crate::machine::slot::{SlotEvent, SlotState, next};
 
 /// A slot of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

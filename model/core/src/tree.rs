@@ -371,9 +371,8 @@ impl Tree {
         for tier in [Tier::DEVICE, Tier::HOST] {
             let t = tier.0 as usize;
             let node = self.node(id);
-            let open = node.linked
-                && node.is(tier, Residence::Resident)
-                && (self.evict_leased[t] || !node.held_in(tier));
+            let open =
+                node.linked && node.is(tier, Residence::Resident) && (self.evict_leased[t] || !node.held_in(tier));
             let listed = open && node.child_in[t] == 0;
             let (was_listed, pages) = (node.listed[t], node.pages[t].len() as u32);
             if open != self.counted[id as usize][t] {

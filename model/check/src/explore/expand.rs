@@ -74,22 +74,11 @@ pub(super) struct Expander<'a, S: System> {
 
 impl<'a, S: System> Expander<'a, S> {
     pub(super) fn new(system: &'a S, options: &'a Options) -> Self {
-        Self {
-            system,
-            options,
-            actions: Vec::new(),
-            encoding: Vec::new(),
-            spare: None,
-        }
+        Self { system, options, actions: Vec::new(), encoding: Vec::new(), spare: None }
     }
 
     /// Takes every enabled action of every state in `states`, the first of which has the number `first`.
-    pub(super) fn expand(
-        &mut self,
-        visited: &Visited,
-        first: u32,
-        states: &[S::State],
-    ) -> Expansion<S::State> {
+    pub(super) fn expand(&mut self, visited: &Visited, first: u32, states: &[S::State]) -> Expansion<S::State> {
         let mut into = Expansion {
             candidates: Vec::new(),
             encodings: Vec::new(),
@@ -112,13 +101,7 @@ impl<'a, S: System> Expander<'a, S> {
         into
     }
 
-    fn expand_one(
-        &mut self,
-        visited: &Visited,
-        index: u32,
-        state: &S::State,
-        into: &mut Expansion<S::State>,
-    ) {
+    fn expand_one(&mut self, visited: &Visited, index: u32, state: &S::State, into: &mut Expansion<S::State>) {
         let mut actions = std::mem::take(&mut self.actions);
         actions.clear();
         self.system.enabled(state, &mut actions);
@@ -147,12 +130,7 @@ impl<'a, S: System> Expander<'a, S> {
         if self.options.liveness {
             into.row_ends.push(into.targets.len());
             if !done && into.targets.len() == row_start && !into.stopped {
-                let owed = self
-                    .system
-                    .owed(state)
-                    .into_iter()
-                    .map(|violation| violation.property)
-                    .collect();
+                let owed = self.system.owed(state).into_iter().map(|violation| violation.property).collect();
                 into.stuck.push(Stuck { state: index, owed });
             }
         }
@@ -195,13 +173,7 @@ impl<'a, S: System> Expander<'a, S> {
             into.encodings.extend_from_slice(&self.encoding);
         }
         let encoding_end = into.encodings.len();
-        into.candidates.push(Candidate {
-            fingerprint,
-            parent,
-            position,
-            state: next,
-            encoding_end,
-        });
+        into.candidates.push(Candidate { fingerprint, parent, position, state: next, encoding_end });
         Target::Candidate((into.candidates.len() - 1) as u32)
     }
 
@@ -218,16 +190,8 @@ impl<'a, S: System> Expander<'a, S> {
                 continue;
             }
             violating = true;
-            if !into
-                .broken
-                .iter()
-                .any(|broken| broken.violation.property == violation.property)
-            {
-                into.broken.push(Broken {
-                    violation,
-                    parent,
-                    position,
-                });
+            if !into.broken.iter().any(|broken| broken.violation.property == violation.property) {
+                into.broken.push(Broken { violation, parent, position });
             }
         }
         into.violating_steps += u64::from(violating);

@@ -5,19 +5,11 @@
 //! a little more often with every block, and long states would have a worse chance of a miss than the report claims.
 
 /// Odd numbers with mixed bits (those of wyhash), so that small field values never multiply by something near zero.
-const SECRETS: [u64; 4] = [
-    0x2d35_8dcc_aa6c_78a5,
-    0x8bb8_4b93_962e_acc9,
-    0x4b33_a62e_d433_d4a3,
-    0x4d5a_2da5_1de1_aa47,
-];
+const SECRETS: [u64; 4] = [0x2d35_8dcc_aa6c_78a5, 0x8bb8_4b93_962e_acc9, 0x4b33_a62e_d433_d4a3, 0x4d5a_2da5_1de1_aa47];
 
 /// The fingerprint of `bytes`. Blocks are read little-endian; the length is part of the value.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u128 {
-    let mut lanes = Lanes {
-        a: SECRETS[0] ^ bytes.len() as u64,
-        b: SECRETS[1],
-    };
+    let mut lanes = Lanes { a: SECRETS[0] ^ bytes.len() as u64, b: SECRETS[1] };
     let (blocks, rest) = bytes.as_chunks::<16>();
     for block in blocks {
         lanes.absorb(u128::from_le_bytes(*block));
@@ -65,25 +57,14 @@ mod tests {
 
     #[test]
     fn a_fingerprint_is_the_same_number_on_every_machine() {
-        assert_eq!(
-            format!("{:032x}", fingerprint(b"")),
-            "8719897b54b41d2ca7e842e313af4365"
-        );
-        assert_eq!(
-            format!("{:032x}", fingerprint(b"kvweft")),
-            "cf0a8643d01e7877d2f5f09e5f369e54"
-        );
-        assert_eq!(
-            format!("{:032x}", fingerprint(&[7; 40])),
-            "6c537598dfeacbd91f8fee85e4ca4e3c"
-        );
+        assert_eq!(format!("{:032x}", fingerprint(b"")), "8719897b54b41d2ca7e842e313af4365");
+        assert_eq!(format!("{:032x}", fingerprint(b"kvweft")), "cf0a8643d01e7877d2f5f09e5f369e54");
+        assert_eq!(format!("{:032x}", fingerprint(&[7; 40])), "6c537598dfeacbd91f8fee85e4ca4e3c");
     }
 
     #[test]
     fn zeros_at_the_end_are_not_lost() {
-        let all: BTreeSet<u128> = (0..64)
-            .map(|length| fingerprint(&vec![0; length]))
-            .collect();
+        let all: BTreeSet<u128> = (0..64).map(|length| fingerprint(&vec![0; length])).collect();
         assert_eq!(all.len(), 64);
     }
 
@@ -96,10 +77,7 @@ mod tests {
                 let mut other = bytes.clone();
                 other[bit / 8] ^= 1 << (bit % 8);
                 let flipped = (base ^ fingerprint(&other)).count_ones();
-                assert!(
-                    (32..=96).contains(&flipped),
-                    "{length} bytes, bit {bit}: {flipped} of 128 bits flipped"
-                );
+                assert!((32..=96).contains(&flipped), "{length} bytes, bit {bit}: {flipped} of 128 bits flipped");
             }
         }
     }

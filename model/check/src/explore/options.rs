@@ -32,10 +32,7 @@ pub struct Options {
 impl Options {
     /// Whether the search leaves the system at a step that broke `violations`.
     pub(crate) fn ends_at<'a>(&self, violations: impl IntoIterator<Item = &'a Violation>) -> bool {
-        !self.expand_violating
-            && violations
-                .into_iter()
-                .any(|violation| self.want.wants(violation.property))
+        !self.expand_violating && violations.into_iter().any(|violation| self.want.wants(violation.property))
     }
 }
 

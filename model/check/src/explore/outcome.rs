@@ -36,18 +36,12 @@ pub struct Outcome<A> {
 impl<A> Outcome<A> {
     /// The trace that breaks `property`, if one was found.
     pub fn trace(&self, property: &str) -> Option<&Trace<A>> {
-        self.traces
-            .iter()
-            .find(|trace| trace.violation.property == property)
+        self.traces.iter().find(|trace| trace.violation.property == property)
     }
 
     /// Bytes of the tables per state, rounded up; zero for an empty system.
     pub fn table_bytes_per_state(&self) -> u64 {
-        if self.counts.states == 0 {
-            0
-        } else {
-            self.table_bytes.div_ceil(self.counts.states)
-        }
+        if self.counts.states == 0 { 0 } else { self.table_bytes.div_ceil(self.counts.states) }
     }
 }
 
@@ -114,9 +108,7 @@ impl MissProbability {
             0 | 1 => 0,
             more => 64 - (more - 1).leading_zeros() as i32,
         };
-        Self::Below {
-            exponent: 2 * bits - 129,
-        }
+        Self::Below { exponent: 2 * bits - 129 }
     }
 }
 

@@ -73,20 +73,13 @@ impl Visited {
 
     /// Bytes in use.
     pub(super) fn bytes(&self) -> u64 {
-        let exact = self
-            .encodings
-            .as_ref()
-            .map_or(0, |all| all.bytes.len() + size_of_val(&all.ends[..]));
+        let exact = self.encodings.as_ref().map_or(0, |all| all.bytes.len() + size_of_val(&all.ends[..]));
         (size_of_val(&self.slots[..]) + size_of_val(&self.fingerprints[..]) + exact) as u64
     }
 
     /// How many bytes more the table will take in order to hold one more state: zero, unless it must grow.
     pub(super) fn bytes_for_one_more(&self) -> u64 {
-        if self.len() < slots_filled_max(self.bits) {
-            0
-        } else {
-            size_of_val(&self.slots[..]) as u64
-        }
+        if self.len() < slots_filled_max(self.bits) { 0 } else { size_of_val(&self.slots[..]) as u64 }
     }
 
     /// The index of a state; `encoding` is read in an exact search only.
@@ -125,9 +118,7 @@ impl Visited {
     /// The index of the state, or the free slot where it belongs.
     fn probe(&self, fingerprint: u128, encoding: &[u8]) -> Result<u32, usize> {
         self.probe_with(fingerprint, |index| {
-            self.encodings
-                .as_ref()
-                .is_none_or(|all| all.bytes[all.range(index)] == *encoding)
+            self.encodings.as_ref().is_none_or(|all| all.bytes[all.range(index)] == *encoding)
         })
     }
 
@@ -145,10 +136,7 @@ impl Visited {
                 return Err(at);
             }
             let index = slot & mask;
-            if slot & !mask == tag
-                && self.fingerprints[index as usize] == fingerprint
-                && same(index as usize)
-            {
+            if slot & !mask == tag && self.fingerprints[index as usize] == fingerprint && same(index as usize) {
                 return Ok(index);
             }
             at = (at + 1) & mask as usize;
@@ -156,10 +144,7 @@ impl Visited {
     }
 
     fn grow(&mut self) {
-        assert!(
-            self.bits < BITS_MAX,
-            "the table holds {STATES_MAX} states at most"
-        );
+        assert!(self.bits < BITS_MAX, "the table holds {STATES_MAX} states at most");
         self.bits += 1;
         let mask = index_mask(self.bits) as usize;
         // The old slots go first: the fingerprints alone say where everything belongs.
@@ -210,10 +195,7 @@ mod tests {
             assert!(matches!(visited.insert(key, &[]), Entry::Known(index) if index == number));
         }
         for number in 0..100_000u32 {
-            assert_eq!(
-                visited.find(fingerprint(&number.to_le_bytes()), &[]),
-                Some(number)
-            );
+            assert_eq!(visited.find(fingerprint(&number.to_le_bytes()), &[]), Some(number));
         }
         assert_eq!(visited.find(fingerprint(b"never added"), &[]), None);
     }
@@ -237,9 +219,7 @@ mod tests {
         let mut visited = Visited::new(false);
         for number in 0..5_000u32 {
             // Differs only in bits that neither the home slot nor the tag looks at.
-            assert!(
-                matches!(visited.insert(u128::from(number), &[]), Entry::New(index) if index == number)
-            );
+            assert!(matches!(visited.insert(u128::from(number), &[]), Entry::New(index) if index == number));
         }
         assert_eq!(visited.find(4_999, &[]), Some(4_999));
     }

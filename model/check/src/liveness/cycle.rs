@@ -16,17 +16,9 @@ pub(super) fn first_cycle(graph: &SystemGraph, reverse: &Reverse) -> Option<(u32
 /// again.
 fn trim(graph: &SystemGraph, reverse: &Reverse) -> BitSet {
     let mut core = BitSet::default().complement(graph.len());
-    let inside = |state: u32| {
-        graph
-            .row(state)
-            .iter()
-            .filter(|&&target| target != EXIT)
-            .count() as u16
-    };
+    let inside = |state: u32| graph.row(state).iter().filter(|&&target| target != EXIT).count() as u16;
     let mut degrees: Vec<u16> = (0..graph.len() as u32).map(inside).collect();
-    let mut ends: Vec<u32> = (0..graph.len() as u32)
-        .filter(|&state| degrees[state as usize] == 0)
-        .collect();
+    let mut ends: Vec<u32> = (0..graph.len() as u32).filter(|&state| degrees[state as usize] == 0).collect();
     while let Some(state) = ends.pop() {
         core.remove(state);
         for &source in reverse.row(state) {
@@ -113,15 +105,9 @@ impl Tarjan {
 
     /// Takes the component of `head` off the stack.
     fn close(&mut self, graph: &SystemGraph, head: u32) {
-        let start = self
-            .stack
-            .iter()
-            .rposition(|&state| state == head)
-            .expect("a head is on the stack");
+        let start = self.stack.iter().rposition(|&state| state == head).expect("a head is on the stack");
         let component = self.stack.split_off(start);
-        component
-            .iter()
-            .for_each(|&state| self.on_stack.remove(state));
+        component.iter().for_each(|&state| self.on_stack.remove(state));
         if component.len() > 1 || graph.row(head).contains(&head) {
             self.least = self.least.into_iter().chain(component).min();
         }
@@ -135,9 +121,7 @@ mod tests {
     fn graph(rows: &[&[u32]]) -> SystemGraph {
         let mut graph = SystemGraph::default();
         for row in rows {
-            graph
-                .push(row.iter().copied(), false)
-                .expect("a small graph");
+            graph.push(row.iter().copied(), false).expect("a small graph");
         }
         graph
     }
@@ -160,30 +144,20 @@ mod tests {
 
     #[test]
     fn a_state_between_two_cycles_is_not_an_entry() {
-        assert_eq!(
-            cycle(&[&[1], &[2, 3], &[], &[4], &[3, 5], &[5]]),
-            Some((3, vec![4, 3]))
-        );
+        assert_eq!(cycle(&[&[1], &[2, 3], &[], &[4], &[3, 5], &[5]]), Some((3, vec![4, 3])));
         assert_eq!(cycle(&[&[3], &[1], &[1], &[2, 3]]), Some((1, vec![1])));
     }
 
     #[test]
     fn the_shortest_cycle_of_a_component_is_reported() {
-        assert_eq!(
-            cycle(&[&[1], &[2], &[3, 1], &[4], &[1]]),
-            Some((1, vec![2, 1]))
-        );
+        assert_eq!(cycle(&[&[1], &[2], &[3, 1], &[4], &[1]]), Some((1, vec![2, 1])));
     }
 
     #[test]
     fn a_path_of_a_million_states_does_not_overflow_a_stack() {
         let last = 1_000_000;
         let mut graph = SystemGraph::default();
-        (0..last).for_each(|state| {
-            graph
-                .push([state + 1].into_iter(), false)
-                .expect("a small graph")
-        });
+        (0..last).for_each(|state| graph.push([state + 1].into_iter(), false).expect("a small graph"));
         graph.push([0].into_iter(), false).expect("a small graph");
         let (entry, way) = first_cycle(&graph, &Reverse::of(&graph)).expect("one large cycle");
         assert_eq!((entry, way.len()), (0, last as usize + 1));

@@ -76,7 +76,11 @@ fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
 
 fn layer_lines(out: &mut String, page_tokens: u32, layer: &Layer) {
     line(out, "layer", format_args!("{} {}", layer.index, layer.kind));
-    let parts = [("kv", Some(&layer.kv)), ("index-k", layer.index_k.as_ref()), ("decode-index-k", layer.decode_index_k.as_ref())];
+    let parts = [
+        ("kv", Some(&layer.kv)),
+        ("index-k", layer.index_k.as_ref()),
+        ("decode-index-k", layer.decode_index_k.as_ref()),
+    ];
     for (name, layout) in parts {
         let Some(layout) = layout else { continue };
         let Layout { dtype, bytes_per_entry, tokens_per_entry, scale, scale_bytes_per_entry, page_align, .. } = layout;

@@ -234,9 +234,7 @@ pub struct Errors {
 impl Errors {
     /// The errors, ordered by file, position and kind. `None` when there is none.
     pub fn new(mut errors: Vec<Error>) -> Option<Errors> {
-        errors.sort_by(|a, b| {
-            (&a.file, a.span.start, a.code, &a.what).cmp(&(&b.file, b.span.start, b.code, &b.what))
-        });
+        errors.sort_by(|a, b| (&a.file, a.span.start, a.code, &a.what).cmp(&(&b.file, b.span.start, b.code, &b.what)));
         (!errors.is_empty()).then_some(Errors { errors })
     }
 
@@ -305,7 +303,9 @@ pub fn render_plain(error: &Error) -> String {
 fn shown_line(error: &Error) -> (String, String) {
     let column = error.column as usize - 1;
     let skipped = if column >= SHOWN_CHARS_MAX { column - SHOWN_CHARS_MAX / 2 } else { 0 };
-    let printable = |c: char| if c.is_control() && c != '\t' { '\u{fffd}' } else { c };
+    let printable = |c: char| {
+        if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
+    };
     let shown: String = error.source_line.chars().skip(skipped).take(SHOWN_CHARS_MAX).map(printable).collect();
     let before = shown.chars().take(column - skipped);
     let mut caret: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();

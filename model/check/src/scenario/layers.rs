@@ -94,10 +94,14 @@ fn pick(reader: &mut Reader<'_>, table: &Table<'_>, geometry: &ModelFile) -> Vec
     for value in reader.list(table, "layers") {
         let next = picked.last().map_or(0, |last| last + 1);
         let index = if value.get_ref().is_integer() {
-            let Some(index) = reader.integer_of(&indices, value) else { continue };
+            let Some(index) = reader.integer_of(&indices, value) else {
+                continue;
+            };
             (index.value as usize >= next).then_some(index.value as usize)
         } else {
-            let Some(kind) = reader.text_of(&kinds, value) else { continue };
+            let Some(kind) = reader.text_of(&kinds, value) else {
+                continue;
+            };
             if !geometry.layers.contains(&kind.value) {
                 let what = format!("the model {} has no layers of this kind", geometry.name);
                 reader.unknown_name(kind.span, what, &kind.value, geometry.kinds().into_iter());
@@ -128,7 +132,8 @@ fn index_fits(reader: &mut Reader<'_>, wanted: &At<Dtype>, geometry: &ModelFile,
     }
     let lacks = |kind: &&&str| geometry.layout(kind, Component::IndexK, wanted.value).is_none();
     if let Some(kind) = indexed.iter().find(lacks) {
-        let known = geometry.layouts.iter().filter(|l| l.component == Component::IndexK && l.kinds.iter().any(|k| k == kind));
+        let known =
+            geometry.layouts.iter().filter(|l| l.component == Component::IndexK && l.kinds.iter().any(|k| k == kind));
         let known: Vec<&str> = known.map(|layout| layout.dtype.name()).collect();
         let what = format!("{} has no layout for index-K of kind \"{kind}\" as {}", geometry.name, wanted.value);
         let error = reader.error(wanted.span.clone(), Code::UnknownName, what);

@@ -8,6 +8,7 @@
 
 mod choices;
 mod digest;
+mod document;
 mod error;
 mod import;
 mod layers;
@@ -16,10 +17,12 @@ mod names;
 mod nearest;
 mod read;
 mod reader;
+mod requests;
 pub mod schema;
 mod sources;
 mod types;
 mod verify;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +37,8 @@ pub use types::{
     Abort, DroppedRule, Expect, Faults, Flush, Import, Layer, Model, REQUESTS_MAX, Request, Scenario, World,
 };
 
-use reader::{FILE_BYTES_MAX, Reader, Table, document};
+use document::{FILE_BYTES_MAX, document};
+use reader::{Reader, Table};
 
 /// Parses a scenario; `name` is its path or file name, and what diagnostics call it.
 ///
@@ -150,30 +154,17 @@ fn scenario(
     let tags = reader.names(top, "tags", 24).into_iter().map(|tag| tag.value).collect();
     let world = reader.section(top, "world", "world").and_then(|table| read::world(reader, &table));
     let roles = world.as_ref().map(|world| world.roles);
-    let model =
-        reader.section(top, "model", "model").and_then(|table| layers::model(reader, &table, roles, sources));
-    let (placed, import) = read::requests(reader, top, sources);
+    let model = reader.section(top, "model", "model").and_then(|table| layers::model(reader, &table, roles, sources));
+    let (placed, import) = requests::requests(reader, top, sources);
     verify::requests(reader, &placed);
     if let Some(world) = &world {
         verify::sizes(reader, world, &placed, import.as_ref());
     }
     let faults = reader.section(top, "faults", "faults").map(|table| read::faults(reader, &table, &placed, roles));
     let drop = reader.section(top, "drop", "drop").map(|table| read::drop(reader, &table, names));
-    let (properties, states_max) = match reader.section(top, "check", "check") {
-        Some(table) => {
-            let checked = read::properties(reader, &table, "properties", names);
-            let mut checked: Vec<String> = checked.into_iter().map(|property| property.value).collect();
-            checked.sort();
-            (checked, reader.integer(&table, "max_states").map(|n| n.value))
-        }
-        None => (Vec::new(), match schema::key("check", "max_states").default {
-            schema::Default::Integer(value) => Some(value),
-            _ => None,
-        }),
-    };
-    let expect = reader
-        .section(top, "expect", "expect")
-        .and_then(|table| read::expect(reader, &table, names, &properties));
+    let (properties, states_max) = checked(reader, top, names);
+    let expect =
+        reader.section(top, "expect", "expect").and_then(|table| read::expect(reader, &table, names, &properties));
     Some(Scenario {
         name: String::new(),
         title: title?.value,
@@ -190,4 +181,18 @@ fn scenario(
         states_max: states_max?,
         expect,
     })
+}
+
+/// The properties of [check], sorted, and its limit.
+fn checked(reader: &mut Reader<'_>, top: &Table<'_>, names: &Names<'_>) -> (Vec<String>, Option<u64>) {
+    let Some(table) = reader.section(top, "check", "check") else {
+        let schema::Default::Integer(states_max) = schema::key("check", "max_states").default else {
+            unreachable!("the schema gives the limit a default")
+        };
+        return (Vec::new(), Some(states_max));
+    };
+    let properties = read::properties(reader, &table, "properties", names);
+    let mut properties: Vec<String> = properties.into_iter().map(|property| property.value).collect();
+    properties.sort();
+    (properties, reader.integer(&table, "max_states").map(|states| states.value))
 }

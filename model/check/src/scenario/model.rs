@@ -1,8 +1,9 @@
 //! Model files: which layers a model has, and how each stores what it keeps of a token.
 
 use super::choices::{Component, Dtype, Scale};
+use super::document::document;
 use super::error::{Code, Errors, SourceFile};
-use super::reader::{At, Reader, Table, document};
+use super::reader::{At, Reader, Table};
 
 /// How one component is stored on the layers of some kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,21 +1,12 @@
-//! Reads the sections of a scenario file.
+//! Reads the sections of a scenario file, but for model and requests.
 
-use super::choices::{Grain, LogFormat, Roles, Side, Verdict, WritePolicy};
+use super::choices::{Grain, Roles, Side, Verdict, WritePolicy};
 use super::error::Code;
-use super::import::{Pick, import};
 use super::names::Names;
 use super::reader::{At, Reader, Table};
+use super::requests::Placed;
 use super::schema::key;
-use super::sources::ModelSource;
-use super::types::{Abort, DroppedRule, Expect, Faults, Flush, Import, REQUESTS_MAX, Request, World};
-
-/// A request and where it stands.
-pub(super) struct Placed {
-    pub(super) request: Request,
-    pub(super) span: std::ops::Range<usize>,
-    pub(super) name_span: std::ops::Range<usize>,
-    pub(super) after_spans: Vec<std::ops::Range<usize>>,
-}
+use super::types::{Abort, DroppedRule, Expect, Faults, Flush, World};
 
 /// `[world]`.
 pub(super) fn world(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<World> {
@@ -80,150 +71,6 @@ pub(super) fn split_only(reader: &mut Reader<'_>, table: &Table<'_>, name: &str)
     }
 }
 
-/// `[[request]]` or `[requests]`.
-pub(super) fn requests(
-    reader: &mut Reader<'_>,
-    top: &Table<'_>,
-    sources: &dyn ModelSource,
-) -> (Vec<Placed>, Option<Import>) {
-    let written = reader.sections(top, "request", "request");
-    let imported = reader.section(top, "requests", "requests");
-    if top.has("request") && top.has("requests") {
-        let error = reader.error(top.key_span("requests"), Code::Conflict, "both `[[request]]` and `[requests]`");
-        error.expected = "one of them".to_owned();
-        error.help = "write the requests out, or take them from a log".to_owned();
-        return (Vec::new(), None);
-    }
-    if let Some(table) = imported {
-        let Some(from) = reader.section(&table, "from", "requests.from") else { return (Vec::new(), None) };
-        return from_log(reader, &from, sources);
-    }
-    if !top.has("request") {
-        let error = reader.error(top.span.clone(), Code::MissingKey, "the scenario has no request");
-        error.expected = "at least one `[[request]]`, or `[requests]`".to_owned();
-        error.help = "add `[[request]]` with a name and a prompt".to_owned();
-    } else if written.len() > REQUESTS_MAX {
-        let error = reader.error(written[REQUESTS_MAX].span.clone(), Code::OutOfBounds, "too many requests");
-        error.expected = format!("at most {REQUESTS_MAX}");
-        error.found = written.len().to_string();
-        error.help = "a world of this size cannot be explored: use fewer requests".to_owned();
-    }
-    let requests = written.iter().filter_map(|table| request(reader, table)).collect();
-    (requests, None)
-}
-
-fn request(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<Placed> {
-    let name = reader.text(table, "name");
-    let prompt = reader.names(table, "prompt", 16);
-    let output = reader.names(table, "output", 16);
-    let after = reader.names(table, "after", 24);
-    let retries = reader.integer(table, "retries");
-    let (name, retries) = (name?, retries?);
-    let values = |list: Vec<At<String>>| list.into_iter().map(|at| at.value).collect::<Vec<_>>();
-    Some(Placed {
-        span: table.span.clone(),
-        name_span: name.span,
-        after_spans: after.iter().map(|at| at.span.clone()).collect(),
-        request: Request {
-            name: name.value,
-            prompt: values(prompt),
-            output: values(output),
-            after: values(after),
-            retries: retries.value as u32,
-        },
-    })
-}
-
-/// `requests.from`.
-fn from_log(reader: &mut Reader<'_>, from: &Table<'_>, sources: &dyn ModelSource) -> (Vec<Placed>, Option<Import>) {
-    let Some((file, format, pick)) = pick(reader, from) else { return (Vec::new(), None) };
-    let text = match sources.data(&file.value) {
-        Ok(Some(text)) => text,
-        Ok(None) => {
-            let names = sources.data_names();
-            let what = "there is no request log of this name";
-            reader.unknown_name(file.span, what, &file.value, names.iter().map(String::as_str));
-            return (Vec::new(), None);
-        }
-        Err(errors) => {
-            super::layers::refused(reader, &file, errors);
-            return (Vec::new(), None);
-        }
-    };
-    match import(&text.name, &text.text, &pick) {
-        Ok(imported) => {
-            let place = |request| Placed {
-                request,
-                span: from.span.clone(),
-                name_span: from.span.clone(),
-                after_spans: Vec::new(),
-            };
-            let requests = imported.requests.into_iter().map(place).collect();
-            (requests, Some(Import { file: file.value, format, folding: imported.folding }))
-        }
-        Err(errors) => {
-            reader.errors.extend(errors.into_vec());
-            (Vec::new(), None)
-        }
-    }
-}
-
-fn pick(reader: &mut Reader<'_>, from: &Table<'_>) -> Option<(At<String>, LogFormat, Pick)> {
-    let file = reader.text(from, "file");
-    let format = reader.choice(from, "format", LogFormat::from_name);
-    let rows = rows(reader, from);
-    let sessions = reader.integer(from, "sessions");
-    let skip = reader.integer(from, "skip");
-    let turns = reader.integer(from, "turns");
-    let blocks_max = reader.integer(from, "max_blocks").map(|n| n.value as usize);
-    let format = format?.value;
-    let (needed, foreign): (_, &[&str]) = match format {
-        LogFormat::Mooncake => ("rows", &["sessions", "skip", "turns"]),
-        LogFormat::Sessions => ("turns", &["rows"]),
-    };
-    if !from.has(needed) {
-        reader.missing_key(&from.span, key("requests.from", needed));
-    }
-    for name in foreign.iter().filter(|name| from.has(name)) {
-        let what = format!("`requests.from.{name}` has no meaning for the format \"{format}\"");
-        let error = reader.error(from.key_span(name), Code::Conflict, what);
-        error.expected = format!("`{needed}`");
-        error.help = format!("remove `{name}`");
-    }
-    let pick = match format {
-        LogFormat::Mooncake => Pick::Mooncake { rows: rows?, blocks_max },
-        LogFormat::Sessions => Pick::Sessions {
-            skip: skip?.value as usize,
-            sessions: sessions?.value as usize,
-            turns: turns?.value as usize,
-            blocks_max,
-        },
-    };
-    let file = file?;
-    reader.errors.is_empty().then_some((file, format, pick))
-}
-
-/// Row numbers, each once and in order.
-fn rows(reader: &mut Reader<'_>, from: &Table<'_>) -> Option<Vec<usize>> {
-    let element = super::schema::Key {
-        kind: super::schema::Kind::Integer { min: 0, max: 10_000_000 },
-        ..*key("requests.from", "rows")
-    };
-    let mut rows: Vec<usize> = Vec::new();
-    for value in reader.list(from, "rows") {
-        let row = reader.integer_of(&element, value)?;
-        let number = row.value as usize;
-        if rows.last().is_some_and(|last| *last >= number) {
-            let error = reader.error(row.span, Code::OutOfBounds, "row numbers must grow");
-            error.expected = "each row once, in the order of the log".to_owned();
-            error.found = number.to_string();
-            error.help = "sort the list and name each row once".to_owned();
-        }
-        rows.push(number);
-    }
-    Some(rows)
-}
-
 /// `[faults]`; `roles` is `None` when [world] was refused.
 pub(super) fn faults(reader: &mut Reader<'_>, table: &Table<'_>, requests: &[Placed], roles: Option<Roles>) -> Faults {
     let count = |reader: &mut Reader<'_>, name| reader.integer(table, name).map_or(0, |n| n.value as u32);
@@ -257,7 +104,9 @@ fn aborts(reader: &mut Reader<'_>, table: &Table<'_>, requests: &[Placed], roles
             }
         };
         let Some(request) = request else { continue };
-        let Some(subject) = subject(reader, &request, requests) else { continue };
+        let Some(subject) = subject(reader, &request, requests) else {
+            continue;
+        };
         let abort = Abort { request: request.value, at };
         let lives = subject.request.retries as usize + 1;
         if aborts.iter().filter(|other| **other == abort).count() >= lives {
@@ -288,7 +137,9 @@ fn subject<'r>(reader: &mut Reader<'_>, name: &At<String>, requests: &'r [Placed
 }
 
 fn flush(reader: &mut Reader<'_>, table: &Table<'_>, roles: Option<Roles>) -> Flush {
-    let Some(value) = reader.raw(table, "flush") else { return Flush::default() };
+    let Some(value) = reader.raw(table, "flush") else {
+        return Flush::default();
+    };
     let split = roles == Some(Roles::Split);
     let (times, at) = match reader.element_table(value, "faults.flush") {
         Some(entry) => {
@@ -310,10 +161,11 @@ fn flush(reader: &mut Reader<'_>, table: &Table<'_>, roles: Option<Roles>) -> Fl
 /// `[drop]`.
 pub(super) fn drop(reader: &mut Reader<'_>, table: &Table<'_>, names: &Names<'_>) -> Vec<DroppedRule> {
     let mut dropped: Vec<DroppedRule> = Vec::new();
-    let element =
-        super::schema::Key { kind: super::schema::Kind::Line { chars_max: 128 }, ..*key("drop", "rules") };
+    let element = super::schema::Key { kind: super::schema::Kind::Line { chars_max: 128 }, ..*key("drop", "rules") };
     for value in reader.list(table, "rules") {
-        let Some(text) = reader.text_of(&element, value) else { continue };
+        let Some(text) = reader.text_of(&element, value) else {
+            continue;
+        };
         let (rule, site) = match text.value.split_once('@') {
             Some((rule, site)) => (rule, Some(site)),
             None => (text.value.as_str(), None),
@@ -329,7 +181,9 @@ pub(super) fn drop(reader: &mut Reader<'_>, table: &Table<'_>, names: &Names<'_>
             continue;
         }
         let rule = DroppedRule { rule: rule.to_owned(), site: site.map(str::to_owned) };
-        let covers = |other: &DroppedRule| other.rule == rule.rule && (other.site.is_none() || rule.site.is_none() || other.site == rule.site);
+        let covers = |other: &DroppedRule| {
+            other.rule == rule.rule && (other.site.is_none() || rule.site.is_none() || other.site == rule.site)
+        };
         if dropped.iter().any(covers) {
             let error = reader.error(text.span, Code::Duplicate, format!("`{rule}` is dropped twice"));
             error.expected = "each rule once, with or without sites".to_owned();
@@ -341,12 +195,7 @@ pub(super) fn drop(reader: &mut Reader<'_>, table: &Table<'_>, names: &Names<'_>
 }
 
 /// Property names, each known and once; sorted only where the file must be sorted.
-pub(super) fn properties(
-    reader: &mut Reader<'_>,
-    table: &Table<'_>,
-    name: &str,
-    names: &Names<'_>,
-) -> Vec<At<String>> {
+pub(super) fn properties(reader: &mut Reader<'_>, table: &Table<'_>, name: &str, names: &Names<'_>) -> Vec<At<String>> {
     let mut known: Vec<At<String>> = Vec::new();
     for property in reader.names(table, name, 64) {
         if !names.properties.contains(&property.value.as_str()) {
@@ -385,7 +234,8 @@ pub(super) fn expect(
         error.help = "add it to `check.properties`".to_owned();
     }
     let verdict = verdict?;
-    let listed = reader.raw(table, "violates").and_then(|value| value.get_ref().as_array()).map_or(0, |list| list.len());
+    let listed =
+        reader.raw(table, "violates").and_then(|value| value.get_ref().as_array()).map_or(0, |list| list.len());
     if (verdict.value == Verdict::Holds) != (listed == 0) {
         let error = reader.error(verdict.span, Code::Conflict, "verdict and violations contradict each other");
         error.expected = "violations with \"violated\", none with \"holds\"".to_owned();

@@ -8,9 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::error::{Code, Error, SourceFile};
 use super::nearest::nearest;
 use super::schema::{Default, Key, Kind, key, keys_of};
-
-/// Scenario and model files are small: anything larger is another file.
-pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
+use super::words::{dotted, elsewhere, example, fits, shortened, subject, titled, wanted};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -49,69 +47,6 @@ pub(super) struct Reader<'s> {
     pub(super) errors: Vec<Error>,
 }
 
-/// Parses the text as TOML.
-///
-/// # Errors
-/// All syntax errors; also a text that is empty or too large.
-pub(super) fn document(source: &SourceFile) -> Result<Spanned<DeTable<'_>>, Vec<Error>> {
-    let text = source.text();
-    if text.len() > FILE_BYTES_MAX {
-        let error = Error::whole(source.name(), Code::TooLarge, "the file is too large to be a scenario or model file")
-            .expected(format!("at most {FILE_BYTES_MAX} bytes"))
-            .found(format!("{} bytes", text.len()))
-            .help("check the path");
-        return Err(vec![error]);
-    }
-    let (tree, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        return Err(errors.iter().map(|error| syntax_error(source, error)).collect());
-    }
-    if tree.get_ref().is_empty() {
-        let error = Error::at(source, 0..0, Code::Empty, "the file has no content")
-            .expected("`format = 1` and the keys of docs/scenarios.md")
-            .found("nothing but white space and comments")
-            .help("start from a copy of a built-in scenario or model file");
-        return Err(vec![error]);
-    }
-    Ok(tree)
-}
-
-fn syntax_error(source: &SourceFile, error: &toml::de::Error) -> Error {
-    let (what, expected) = match error.message().split_once(", expected ") {
-        Some((what, expected)) => (what, expected),
-        None => (error.message(), ""),
-    };
-    let (code, help) = if what == "duplicate key" {
-        (Code::Duplicate, "keep one of them")
-    } else {
-        (Code::Syntax, "check quotes, brackets and `=` here; the format is TOML 1.0")
-    };
-    let span = error.span().unwrap_or(0..0);
-    let found = source.text().get(span.clone()).unwrap_or("");
-    let found = if found.is_empty() { String::new() } else { format!("`{}`", shortened(found)) };
-    Error::at(source, span, code, what).expected(expected).found(found).help(help)
-}
-
-/// The first characters of a text, on one line.
-fn shortened(text: &str) -> String {
-    let line: String = text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().count() > 40 { format!("{line}..") } else { line }
-}
-
-/// The key as it is named in messages: `world.device_pages`, or `title` at the top level.
-pub(super) fn dotted(place: &str, name: &str) -> String {
-    if is_top(place) { name.to_owned() } else { format!("{place}.{name}") }
-}
-
-fn is_top(place: &str) -> bool {
-    place == "scenario" || place == "model file"
-}
-
-/// Where a key of the table stands, in words.
-fn titled(place: &str) -> String {
-    if is_top(place) { "at the top level".to_owned() } else { format!("in [{place}]") }
-}
-
 impl<'s> Reader<'s> {
     /// A reader of that text.
     pub(super) fn new(source: &'s SourceFile) -> Reader<'s> {
@@ -127,8 +62,12 @@ impl<'s> Reader<'s> {
     /// Whether the file is of a format that this program reads; if not, nothing else is worth a word.
     pub(super) fn format_is_known(&mut self, place: &'static str, entries: &DeTable<'_>) -> bool {
         let key = key(place, "format");
-        let Some(value) = entries.get("format") else { return true };
-        let (DeValue::Integer(integer), Kind::Integer { max, .. }) = (value.get_ref(), key.kind) else { return true };
+        let Some(value) = entries.get("format") else {
+            return true;
+        };
+        let (DeValue::Integer(integer), Kind::Integer { max, .. }) = (value.get_ref(), key.kind) else {
+            return true;
+        };
         let newer = u64::from_str_radix(integer.as_str(), integer.radix()).is_ok_and(|format| format > max);
         if newer {
             let found = format!("format {}", shortened(self.source.text().get(value.span()).unwrap_or("")));
@@ -141,12 +80,7 @@ impl<'s> Reader<'s> {
     }
 
     /// A whole table: notes its unknown keys and the required ones that are absent.
-    pub(super) fn table<'t>(
-        &mut self,
-        place: &'static str,
-        span: Range<usize>,
-        entries: &'t DeTable<'t>,
-    ) -> Table<'t> {
+    pub(super) fn table<'t>(&mut self, place: &'static str, span: Range<usize>, entries: &'t DeTable<'t>) -> Table<'t> {
         for name in entries.keys() {
             if !keys_of(place).any(|key| key.name == name.get_ref().as_ref()) {
                 self.unknown_key(place, name.get_ref(), name.span());
@@ -178,7 +112,9 @@ impl<'s> Reader<'s> {
         let error = self.error(table.clone(), Code::MissingKey, format!("`{}` is missing {place}", key.name));
         error.expected = key.kind.to_string();
         error.help = match key.kind {
-            Kind::Section if key.place == "model file" => format!("add `[[{}]]` as docs/scenarios.md shows", key.name),
+            Kind::Section if key.place == "model file" => {
+                format!("add `[[{}]]` as docs/scenarios.md shows", key.name)
+            }
             Kind::Section => format!("add `[{}]` as docs/scenarios.md shows", dotted(key.place, key.name)),
             _ => format!("add `{}` {place}", example(key)),
         };
@@ -232,7 +168,9 @@ impl<'s> Reader<'s> {
 
     /// The tables of a list of tables.
     pub(super) fn sections<'t>(&mut self, table: &Table<'t>, name: &str, place: &'static str) -> Vec<Table<'t>> {
-        let Some(value) = table.value(name) else { return Vec::new() };
+        let Some(value) = table.value(name) else {
+            return Vec::new();
+        };
         let DeValue::Array(list) = value.get_ref() else {
             self.wrong_type(key(table.place, name), value);
             let last = self.errors.last_mut().expect("one was just pushed");
@@ -256,7 +194,9 @@ impl<'s> Reader<'s> {
         element: &'t Spanned<DeValue<'t>>,
         place: &'static str,
     ) -> Option<Table<'t>> {
-        let DeValue::Table(entries) = element.get_ref() else { return None };
+        let DeValue::Table(entries) = element.get_ref() else {
+            return None;
+        };
         Some(self.table(place, element.span(), entries))
     }
 
@@ -269,7 +209,9 @@ impl<'s> Reader<'s> {
     pub(super) fn integer(&mut self, table: &Table<'_>, name: &str) -> Option<At<u64>> {
         let key = key(table.place, name);
         let Some(value) = table.value(name) else {
-            let Default::Integer(value) = key.default else { return None };
+            let Default::Integer(value) = key.default else {
+                return None;
+            };
             return Some(At { value, span: table.span.clone() });
         };
         self.integer_of(key, value)
@@ -337,7 +279,9 @@ impl<'s> Reader<'s> {
     ) -> Option<At<T>> {
         let key = key(table.place, name);
         let Some(value) = table.value(name) else {
-            let Default::Name(default) = key.default else { return None };
+            let Default::Name(default) = key.default else {
+                return None;
+            };
             return from_name(default).map(|value| At { value, span: table.span.clone() });
         };
         let (DeValue::String(text), Kind::OneOf(names)) = (value.get_ref(), key.kind) else {
@@ -378,7 +322,9 @@ impl<'s> Reader<'s> {
     /// The elements of a list whose length fits its key; an absent list is empty.
     pub(super) fn list<'t>(&mut self, table: &Table<'t>, name: &str) -> Vec<&'t Spanned<DeValue<'t>>> {
         let key = key(table.place, name);
-        let Some(value) = table.value(name) else { return Vec::new() };
+        let Some(value) = table.value(name) else {
+            return Vec::new();
+        };
         let (DeValue::Array(list), Kind::List { min, max, .. }) = (value.get_ref(), key.kind) else {
             self.wrong_type(key, value);
             return Vec::new();
@@ -396,61 +342,4 @@ impl<'s> Reader<'s> {
         let values = self.list(table, name);
         values.into_iter().filter_map(|value| self.text_of(&element, value)).collect()
     }
-}
-
-/// Whether the text has the form that the kind asks for.
-fn fits(kind: Kind, text: &str) -> bool {
-    let chars = text.chars().count();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    match kind {
-        Kind::Name { chars_max } => (1..=chars_max).contains(&chars) && text.chars().all(plain),
-        Kind::Line { chars_max } => {
-            (1..=chars_max).contains(&chars) && !text.trim().is_empty() && !text.chars().any(char::is_control)
-        }
-        Kind::Text { chars_max } => chars <= chars_max,
-        _ => false,
-    }
-}
-
-/// The table that has a key of that name, when this one does not.
-fn elsewhere(place: &str, name: &str) -> Option<&'static str> {
-    let model = |place: &str| matches!(place, "model file" | "layers" | "layout");
-    let same_format = |other: &str| model(other) == model(place);
-    super::schema::KEYS.iter().find(|key| key.name == name && same_format(key.place)).map(|key| key.place)
-}
-
-/// Whether the key describes an element of the declared list, not the list.
-fn is_element(key: &Key) -> bool {
-    let declared = self::key(key.place, key.name).kind;
-    matches!(declared, Kind::List { .. }) && declared != key.kind
-}
-
-/// The value as it is named in messages.
-fn subject(key: &Key) -> String {
-    let name = dotted(key.place, key.name);
-    if is_element(key) { format!("an element of `{name}`") } else { format!("`{name}`") }
-}
-
-/// What the file format asks for.
-fn wanted(key: &Key) -> Kind {
-    match self::key(key.place, key.name).kind {
-        either @ Kind::Either(_) => either,
-        _ => key.kind,
-    }
-}
-
-/// A line, or an element of a list, that would be right.
-fn example(key: &Key) -> String {
-    let value = match (key.kind, key.default) {
-        (Kind::Integer { .. }, Default::Integer(value)) => value.to_string(),
-        (Kind::Integer { min, .. }, _) => min.to_string(),
-        (Kind::Flag, _) => "true".to_owned(),
-        (Kind::OneOf(names), _) => format!("\"{}\"", names[0]),
-        (Kind::List { of: "row numbers", .. }, _) => "[0]".to_owned(),
-        (Kind::List { .. }, _) => "[\"..\"]".to_owned(),
-        (Kind::Section, _) => "{ .. }".to_owned(),
-        (Kind::Line { .. } | Kind::Text { .. } | Kind::Name { .. }, _) => "\"..\"".to_owned(),
-        (Kind::Either(_), _) => "1".to_owned(),
-    };
-    if is_element(key) { value } else { format!("{} = {value}", key.name) }
 }

@@ -55,7 +55,9 @@ impl fmt::Display for Kind {
         match self {
             Kind::Integer { min, max } if min == max => write!(f, "the integer {min}"),
             Kind::Integer { min, max } => write!(f, "an integer from {min} to {max}"),
-            Kind::Line { chars_max } => write!(f, "a text on one line, 1 to {chars_max} characters"),
+            Kind::Line { chars_max } => {
+                write!(f, "a text on one line, 1 to {chars_max} characters")
+            }
             Kind::Text { chars_max } => write!(f, "a text, at most {chars_max} characters"),
             Kind::Name { chars_max } => {
                 write!(f, "a name of letters, digits, `-`, `_` and `.`, 1 to {chars_max} characters")
@@ -205,12 +207,7 @@ pub const KEYS: &[Key] = &[
     optional("requests.from", "max_blocks", integer(1, 64), Default::Absent("no limit")),
     optional("faults", "abort", list("request names or `{ request, at }` tables", 0, 16), Default::Empty),
     optional("faults", "preempt", list("request names", 0, 16), Default::Empty),
-    optional(
-        "faults",
-        "flush",
-        Kind::Either("an integer from 0 to 4 or a table `{ at, times }`"),
-        Default::Integer(0),
-    ),
+    optional("faults", "flush", Kind::Either("an integer from 0 to 4 or a table `{ at, times }`"), Default::Integer(0)),
     optional("faults", "lose", integer(0, 4), Default::Integer(0)),
     optional("faults", "duplicate", integer(0, 4), Default::Integer(0)),
     optional("faults", "reorder", integer(0, 4), Default::Integer(0)),

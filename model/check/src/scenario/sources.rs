@@ -72,7 +72,7 @@ impl ModelSource for Beside {
             return Embedded.model(name);
         }
         let path = self.folder.join(name);
-        read(&path, super::reader::FILE_BYTES_MAX as u64).map(Some)
+        read(&path, super::document::FILE_BYTES_MAX as u64).map(Some)
     }
 
     fn data(&self, name: &str) -> Result<Option<Text>, Errors> {
@@ -105,7 +105,8 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Text, Errors> {
         return Err(error.help("name a file in it").into());
     }
     if about.len() > bytes_max {
-        let error = Error::whole(&name, Code::TooLarge, "the file is too large").expected(format!("at most {bytes_max} bytes"));
+        let error =
+            Error::whole(&name, Code::TooLarge, "the file is too large").expected(format!("at most {bytes_max} bytes"));
         return Err(error.found(format!("{} bytes", about.len())).help("check the path").into());
     }
     let bytes = std::fs::read(path).map_err(|error| Errors::from(unreadable(error)))?;

@@ -2,8 +2,8 @@
 
 use super::choices::Roles;
 use super::error::Code;
-use super::read::Placed;
 use super::reader::Reader;
+use super::requests::Placed;
 use super::types::{Import, World};
 
 /// Names are unique, and every request waits for known others that do not wait for it.
@@ -32,7 +32,9 @@ pub(super) fn requests(reader: &mut Reader<'_>, requests: &[Placed]) {
 /// Notes the first ring of requests that wait for each other.
 fn cycle(reader: &mut Reader<'_>, requests: &[Placed]) {
     for placed in requests {
-        let Some(ring) = ring(requests, &placed.request.name) else { continue };
+        let Some(ring) = ring(requests, &placed.request.name) else {
+            continue;
+        };
         let at = placed.after_spans.first().cloned().unwrap_or(placed.span.clone());
         let error = reader.error(at, Code::Cycle, "these requests wait for each other");
         error.expected = "requests that can all be submitted in some order".to_owned();
@@ -48,7 +50,9 @@ fn ring<'r>(requests: &'r [Placed], start: &'r str) -> Option<Vec<&'r str>> {
     let mut seen: Vec<&str> = Vec::new();
     while let Some(way) = ways.pop() {
         let last = way.last().copied()?;
-        let Some(placed) = requests.iter().find(|placed| placed.request.name == last) else { continue };
+        let Some(placed) = requests.iter().find(|placed| placed.request.name == last) else {
+            continue;
+        };
         for after in &placed.request.after {
             let mut longer = way.clone();
             longer.push(after);
@@ -82,7 +86,9 @@ pub(super) fn sizes(reader: &mut Reader<'_>, world: &World, requests: &[Placed],
             error.expected = format!("at most {pages} blocks of {what}, since world.{pool} = {pages}");
             error.found = format!("{blocks} blocks");
             error.help = match import {
-                Some(_) => format!("set `max_blocks` in `requests.from`, or raise `{pool}` to {blocks}"),
+                Some(_) => {
+                    format!("set `max_blocks` in `requests.from`, or raise `{pool}` to {blocks}")
+                }
                 None => format!("shorten the request, or raise `{pool}` to {blocks}"),
             };
         }

@@ -42,13 +42,7 @@ impl Graph {
     }
 
     fn edge(mut self, class: Class, name: &'static str, from: u32, to: u32) -> Self {
-        self.edges.push(Edge {
-            name,
-            from,
-            to,
-            class,
-            breaks: Vec::new(),
-        });
+        self.edges.push(Edge { name, from, to, class, breaks: Vec::new() });
         self
     }
 
@@ -66,11 +60,7 @@ impl Graph {
 
     /// The last edge breaks `property`.
     pub(crate) fn breaks(mut self, property: &'static str) -> Self {
-        self.edges
-            .last_mut()
-            .expect("an edge goes first")
-            .breaks
-            .push(property);
+        self.edges.last_mut().expect("an edge goes first").breaks.push(property);
         self
     }
 
@@ -98,11 +88,7 @@ impl Graph {
 
     /// The action called `name`.
     pub(crate) fn action(&self, name: &str) -> Name {
-        let place = self
-            .edges
-            .iter()
-            .position(|edge| edge.name == name)
-            .expect("an edge of that name");
+        let place = self.edges.iter().position(|edge| edge.name == name).expect("an edge of that name");
         Name(place, self.edges[place].name)
     }
 
@@ -111,13 +97,7 @@ impl Graph {
     }
 
     pub(crate) fn explore(&self) -> Outcome<Name> {
-        explore(
-            self,
-            &Options {
-                threads: 1,
-                ..Options::default()
-            },
-        )
+        explore(self, &Options { threads: 1, ..Options::default() })
     }
 }
 
@@ -130,11 +110,7 @@ impl System for Graph {
     }
 
     fn enabled(&self, state: &u32, out: &mut Vec<Name>) {
-        let edges = self
-            .edges
-            .iter()
-            .enumerate()
-            .filter(|(_, edge)| edge.from == *state);
+        let edges = self.edges.iter().enumerate().filter(|(_, edge)| edge.from == *state);
         out.extend(edges.map(|(place, edge)| Name(place, edge.name)));
     }
 
@@ -144,10 +120,7 @@ impl System for Graph {
         found.marks.set(action.0);
         found
             .violations
-            .extend(edge.breaks.iter().map(|&property| Violation {
-                property,
-                detail: edge.name.to_owned(),
-            }));
+            .extend(edge.breaks.iter().map(|&property| Violation { property, detail: edge.name.to_owned() }));
     }
 
     fn class(&self, _: &u32, action: &Name) -> Class {
@@ -165,11 +138,7 @@ impl System for Graph {
 
     fn owed(&self, state: &u32) -> Vec<Violation> {
         let owed = self.owed.iter().filter(|(owing, _)| owing == state);
-        owed.map(|&(_, property)| Violation {
-            property,
-            detail: format!("owed in {state}"),
-        })
-        .collect()
+        owed.map(|&(_, property)| Violation { property, detail: format!("owed in {state}") }).collect()
     }
 }
 

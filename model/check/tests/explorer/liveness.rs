@@ -17,34 +17,21 @@ fn a_deadlock_is_reported_with_what_it_owes() {
         .owes(2, "every-page-returns");
     let outcome = system.explore();
     assert_eq!(outcome.verdict, Verdict::Violated);
-    let properties: Vec<_> = outcome
-        .traces
-        .iter()
-        .map(|trace| trace.violation.property)
-        .collect();
-    assert_eq!(
-        properties,
-        ["every-page-returns", "every-request-is-answered"]
-    );
+    let properties: Vec<_> = outcome.traces.iter().map(|trace| trace.violation.property).collect();
+    assert_eq!(properties, ["every-page-returns", "every-request-is-answered"]);
     for trace in &outcome.traces {
         assert_eq!(names(&trace.steps), ["work", "wait"]);
         assert_eq!((trace.dooming_step, trace.loop_from), (Some(2), None));
         assert_eq!(trace.violation.detail, "owed in 2");
     }
-    assert_eq!(
-        (outcome.counts.stuck_states, outcome.counts.doomed_states),
-        (1, 1)
-    );
+    assert_eq!((outcome.counts.stuck_states, outcome.counts.doomed_states), (1, 1));
 }
 
 #[test]
 fn a_deadlock_that_owes_nothing_by_name_is_a_deadlock_still() {
     let outcome = Graph::new().system("wait", 0, 1).explore();
     let trace = outcome.trace(NO_DEADLOCK).expect("a deadlock");
-    assert_eq!(
-        (names(&trace.steps), trace.dooming_step),
-        (vec!["wait".to_owned()], Some(0))
-    );
+    assert_eq!((names(&trace.steps), trace.dooming_step), (vec!["wait".to_owned()], Some(0)));
 }
 
 #[test]
@@ -71,12 +58,7 @@ fn a_wedge_is_reported_from_its_dooming_step_although_a_timer_or_an_abort_could_
     let trace = outcome.trace("p").expect("a wedge");
     assert_eq!(names(&trace.steps), ["submit", "lose", "drain", "release"]);
     assert_eq!(trace.dooming_step, Some(2));
-    assert_eq!(
-        replay(&system, &trace.steps)
-            .expect("a trace replays")
-            .last(),
-        Some(&5)
-    );
+    assert_eq!(replay(&system, &trace.steps).expect("a trace replays").last(), Some(&5));
     assert_eq!(outcome.counts.doomed_states, 3);
     assert_eq!(outcome.counts.done_states, 1);
 }
@@ -93,11 +75,7 @@ fn each_property_starts_from_the_shallowest_state_that_can_come_to_owe_it() {
         .owes(2, "p")
         .owes(4, "q");
     let outcome = system.explore();
-    let found = |property| {
-        outcome
-            .trace(property)
-            .map(|trace| (names(&trace.steps).join(" "), trace.dooming_step))
-    };
+    let found = |property| outcome.trace(property).map(|trace| (names(&trace.steps).join(" "), trace.dooming_step));
     assert_eq!(found("p"), Some(("lose stop".to_owned(), Some(1))));
     assert_eq!(found("q"), Some(("lose abort leak".to_owned(), Some(1))));
 }
@@ -134,27 +112,16 @@ fn a_loop_of_system_actions_is_reported_with_its_stem_even_if_the_goal_is_within
     assert_eq!(names(&trace.steps), ["begin", "try", "retry"]);
     assert_eq!((trace.loop_from, trace.dooming_step), (Some(1), None));
     let states = replay(&system, &trace.steps).expect("a trace replays");
-    assert_eq!(
-        states.first_chunk::<2>().map(|start| start[1]),
-        states.last().copied()
-    );
+    assert_eq!(states.first_chunk::<2>().map(|start| start[1]), states.last().copied());
 }
 
 #[test]
 fn a_loop_without_a_way_out_has_a_dooming_step() {
-    let outcome = Graph::new()
-        .system("go", 0, 1)
-        .system("finish", 0, 9)
-        .system("spin", 1, 1)
-        .done(9)
-        .explore();
+    let outcome = Graph::new().system("go", 0, 1).system("finish", 0, 9).system("spin", 1, 1).done(9).explore();
     let trace = outcome.trace(NO_IDLE_LOOP).expect("a loop");
     assert_eq!(names(&trace.steps), ["go", "spin"]);
     assert_eq!((trace.loop_from, trace.dooming_step), (Some(1), Some(1)));
-    assert_eq!(
-        (outcome.counts.doomed_states, outcome.counts.stuck_states),
-        (1, 0)
-    );
+    assert_eq!((outcome.counts.doomed_states, outcome.counts.stuck_states), (1, 0));
 }
 
 #[test]
@@ -171,53 +138,22 @@ fn a_loop_that_needs_the_outside_world_or_a_timer_is_not_reported() {
 
 #[test]
 fn a_step_that_breaks_a_property_is_a_way_out() {
-    let system = Graph::new()
-        .system("go", 0, 1)
-        .system("bad", 1, 2)
-        .breaks("p")
-        .owes(2, "q");
+    let system = Graph::new().system("go", 0, 1).system("bad", 1, 2).breaks("p").owes(2, "q");
     let outcome = system.explore();
     assert_eq!((outcome.traces.len(), outcome.counts.doomed_states), (1, 0));
 
-    let through = explore(
-        &system,
-        &Options {
-            threads: 1,
-            expand_violating: true,
-            ..Options::default()
-        },
-    );
+    let through = explore(&system, &Options { threads: 1, expand_violating: true, ..Options::default() });
     assert!(through.trace("p").is_some() && through.trace("q").is_some());
 }
 
 #[test]
 fn liveness_counts_only_if_it_is_asked_for() {
-    let system = Graph::new()
-        .system("spin", 0, 0)
-        .system("stop", 0, 1)
-        .owes(1, "p");
-    let outcome = explore(
-        &system,
-        &Options {
-            threads: 1,
-            liveness: false,
-            ..Options::default()
-        },
-    );
-    assert_eq!(
-        (outcome.verdict, outcome.liveness_judged),
-        (Verdict::Holds, false)
-    );
+    let system = Graph::new().system("spin", 0, 0).system("stop", 0, 1).owes(1, "p");
+    let outcome = explore(&system, &Options { threads: 1, liveness: false, ..Options::default() });
+    assert_eq!((outcome.verdict, outcome.liveness_judged), (Verdict::Holds, false));
 
     let want = WantedProperties::Listed(vec!["p".to_owned()]);
-    let outcome = explore(
-        &system,
-        &Options {
-            threads: 1,
-            want,
-            ..Options::default()
-        },
-    );
+    let outcome = explore(&system, &Options { threads: 1, want, ..Options::default() });
     assert_eq!(outcome.traces.len(), 1);
     assert!(outcome.trace("p").is_some());
 }
@@ -243,9 +179,6 @@ fn a_tail_is_taken_in_the_form_of_the_states_that_the_trace_comes_through() {
         .owes(15, "p");
     let outcome = system.explore();
     let trace = outcome.trace("p").expect("a wedge");
-    assert_eq!(
-        names(&trace.steps),
-        ["lose", "turn", "other-idle", "other-stop"]
-    );
+    assert_eq!(names(&trace.steps), ["lose", "turn", "other-idle", "other-stop"]);
     assert_eq!(trace.violation.detail, "owed in 15");
 }

@@ -16,10 +16,7 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, end: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % u64::from(end)) as u32
     }
 }
@@ -43,9 +40,7 @@ fn random_graph(numbers: &mut Numbers) -> Graph {
 fn successors(graph: &Graph, state: u32, classes: &[Class]) -> BTreeSet<u32> {
     let mut actions = Vec::new();
     graph.enabled(&state, &mut actions);
-    let taken = actions
-        .iter()
-        .filter(|action| classes.contains(&graph.class(&state, action)));
+    let taken = actions.iter().filter(|action| classes.contains(&graph.class(&state, action)));
     taken
         .map(|action| {
             let mut next = state;
@@ -63,10 +58,7 @@ fn reach(graph: &Graph, start: u32, classes: &[Class], least: usize) -> BTreeSet
         if distance >= least {
             seen.extend(&layer);
         }
-        layer = layer
-            .iter()
-            .flat_map(|&state| successors(graph, state, classes))
-            .collect();
+        layer = layer.iter().flat_map(|&state| successors(graph, state, classes)).collect();
     }
     seen
 }
@@ -74,30 +66,16 @@ fn reach(graph: &Graph, start: u32, classes: &[Class], least: usize) -> BTreeSet
 const SYSTEM: &[Class] = &[Class::System];
 const ALL: &[Class] = &[Class::System, Class::Timer, Class::Environment];
 
-fn check_deadlock(
-    graph: &Graph,
-    outcome: &Outcome<Name>,
-    doomed: &BTreeSet<u32>,
-    stuck: &BTreeSet<u32>,
-) {
+fn check_deadlock(graph: &Graph, outcome: &Outcome<Name>, doomed: &BTreeSet<u32>, stuck: &BTreeSet<u32>) {
     let Some(trace) = outcome.trace(NO_DEADLOCK) else {
         assert!(stuck.is_empty(), "{graph:?}");
         return;
     };
     let states = replay(graph, &trace.steps).expect("a trace replays");
-    assert!(
-        states.last().is_some_and(|last| stuck.contains(last)),
-        "{graph:?}"
-    );
+    assert!(states.last().is_some_and(|last| stuck.contains(last)), "{graph:?}");
     let dooming = trace.dooming_step.expect("a stuck state is doomed");
-    assert!(
-        dooming == 0 || !doomed.contains(&states[dooming - 1]),
-        "{graph:?}"
-    );
-    assert!(
-        states[dooming..].iter().all(|state| doomed.contains(state)),
-        "{graph:?}"
-    );
+    assert!(dooming == 0 || !doomed.contains(&states[dooming - 1]), "{graph:?}");
+    assert!(states[dooming..].iter().all(|state| doomed.contains(state)), "{graph:?}");
 }
 
 fn check_loop(graph: &Graph, outcome: &Outcome<Name>, looping: &BTreeSet<u32>) {
@@ -107,21 +85,10 @@ fn check_loop(graph: &Graph, outcome: &Outcome<Name>, looping: &BTreeSet<u32>) {
     };
     let states = replay(graph, &trace.steps).expect("a trace replays");
     let from = trace.loop_from.expect("a loop has a start");
-    assert!(
-        from < trace.steps.len() && states.last() == Some(&states[from]),
-        "{graph:?}"
-    );
-    assert!(
-        trace.steps[from..]
-            .iter()
-            .all(|step| graph.class(&0, step) == Class::System),
-        "{graph:?}"
-    );
+    assert!(from < trace.steps.len() && states.last() == Some(&states[from]), "{graph:?}");
+    assert!(trace.steps[from..].iter().all(|step| graph.class(&0, step) == Class::System), "{graph:?}");
     assert!(looping.contains(&states[from]), "{graph:?}");
-    assert!(
-        states[..from].iter().all(|state| !looping.contains(state)),
-        "{graph:?}"
-    );
+    assert!(states[..from].iter().all(|state| !looping.contains(state)), "{graph:?}");
 }
 
 #[test]
@@ -133,20 +100,10 @@ fn verdicts_on_random_graphs_are_what_the_definitions_say() {
         let outcome = graph.explore();
         let states = reach(&graph, 0, ALL, 0);
         let with = |test: &dyn Fn(u32) -> bool| -> BTreeSet<u32> {
-            states
-                .iter()
-                .copied()
-                .filter(|&state| test(state))
-                .collect()
+            states.iter().copied().filter(|&state| test(state)).collect()
         };
-        let doomed = with(&|state| {
-            !reach(&graph, state, SYSTEM, 0)
-                .iter()
-                .any(|state| System::done(&graph, state))
-        });
-        let stuck = with(&|state| {
-            !System::done(&graph, &state) && successors(&graph, state, SYSTEM).is_empty()
-        });
+        let doomed = with(&|state| !reach(&graph, state, SYSTEM, 0).iter().any(|state| System::done(&graph, state)));
+        let stuck = with(&|state| !System::done(&graph, &state) && successors(&graph, state, SYSTEM).is_empty());
         let looping = with(&|state| reach(&graph, state, SYSTEM, 1).contains(&state));
 
         let counts = outcome.counts;
@@ -160,8 +117,5 @@ fn verdicts_on_random_graphs_are_what_the_definitions_say() {
         looping_graphs += u32::from(!looping.is_empty());
     }
     let least = holding.min(stuck_graphs).min(looping_graphs);
-    assert!(
-        least > 100,
-        "each kind must occur: {holding} hold, {stuck_graphs} stuck, {looping_graphs} loop"
-    );
+    assert!(least > 100, "each kind must occur: {holding} hold, {stuck_graphs} stuck, {looping_graphs} loop");
 }

@@ -20,10 +20,7 @@ pub(crate) struct TwoPhaseCommit {
 impl TwoPhaseCommit {
     /// The correct protocol.
     pub(crate) fn new(managers: u32) -> Self {
-        Self {
-            managers,
-            aborts_after_prepared: false,
-        }
+        Self { managers, aborts_after_prepared: false }
     }
 }
 
@@ -169,13 +166,7 @@ impl System for TwoPhaseCommit {
     }
 
     fn encode(&self, state: &State, out: &mut Vec<u8>) {
-        for set in [
-            state.prepared_sent,
-            state.prepared,
-            state.committed,
-            state.aborted,
-            state.seen,
-        ] {
+        for set in [state.prepared_sent, state.prepared, state.committed, state.aborted, state.seen] {
             out.extend_from_slice(&set.to_le_bytes());
         }
         out.push(state.decision as u8);

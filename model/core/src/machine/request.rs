@@ -121,7 +121,9 @@ pub const fn next(state: RequestState, event: RequestEvent) -> Next<RequestState
         (S::Ended, E::Submit | E::SubmitForPeer) => Next::To(event.target()),
         (_, E::Submit | E::SubmitForPeer) => Next::Never(TWICE),
         (S::Bootstrapping, E::PeerReserved) => Next::To(S::Queued),
-        (S::Ended, E::PeerReserved) => Next::Never("a room that has ended is answered from the list of concluded rooms"),
+        (S::Ended, E::PeerReserved) => {
+            Next::Never("a room that has ended is answered from the list of concluded rooms")
+        }
         (S::Waiting | S::Idle, E::PeerReserved) => Next::Never("states of the other role"),
         (_, E::PeerReserved) => Next::Stay("the peer asks again for the status"),
         (S::Queued, E::Admit | E::AdmitForPeer) => Next::To(event.target()),

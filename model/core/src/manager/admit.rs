@@ -205,9 +205,7 @@ impl Manager {
         let keeps_pins = config.rules.has(Rule::SplitInheritsLeases.at(Site::Pins));
         let keeps_pending = config.rules.has(Rule::SplitInheritsLeases.at(Site::Pending));
         let mut split: Option<(NodeId, NodeId)> = None;
-        let usable = |node: &crate::tree::Node| {
-            node.has(Tier::DEVICE) || node.is(Tier::HOST, Residence::Resident)
-        };
+        let usable = |node: &crate::tree::Node| node.has(Tier::DEVICE) || node.is(Tier::HOST, Residence::Resident);
         let matched = self.tree.match_prefix(&blocks, usable, |tree, upper, lower| {
             if keeps_pins {
                 tree.node_mut(upper).leases = tree.node(lower).leases;

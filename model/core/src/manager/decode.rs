@@ -1,7 +1,7 @@
 //! The decode role: reserving pages for the peer to fill, and holding them until it has stopped.
 
-use super::leave::Exit;
 use super::Manager;
+use super::leave::Exit;
 use crate::effect::{Body, Effect, Ending, Failure, Message, Status, Timer, Wait, Wake};
 use crate::ids::{MetadataSlot, Room, Tier};
 use crate::machine::request::{RequestEvent, RequestState};

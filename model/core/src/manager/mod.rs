@@ -308,6 +308,13 @@ impl Manager {
         Some(self.requests[index as usize].state)
     }
 
+    /// The life of a request whose results are still wanted: it has not ended for its client.
+    pub fn live_life(&self, request: RequestId) -> Option<crate::ids::Life> {
+        let index = *self.by_id.get(&request.0)?;
+        let request = &self.requests[index as usize];
+        (!request.answered && request.state != RequestState::Ended).then_some(request.life)
+    }
+
     /// How pages and records add up. Walks everything: for checks, not for a hot path.
     pub fn accounts(&self) -> Accounts {
         let mut accounts = Accounts::default();

@@ -170,7 +170,8 @@ impl Manager {
         let mut freed = self.spare.refs();
         for &block in &released {
             let pool = &mut self.pools[block.tier.0 as usize];
-            let gone = pool.block(block.page) != block || pool.slot(block.page).state == crate::machine::slot::SlotState::Free;
+            let gone =
+                pool.block(block.page) != block || pool.slot(block.page).state == crate::machine::slot::SlotState::Free;
             if kept && gone {
                 pool.cells |= 1 << (SlotEvent::Release as u32);
                 self.touched.held = self.touched.held.with(at);

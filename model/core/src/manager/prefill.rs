@@ -29,7 +29,13 @@ impl Manager {
         }
     }
 
-    fn peer_reserved(&mut self, message: &Message, pages: &[BlockRef], row: MetadataSlot, layouts: &[(Component, Layout)]) {
+    fn peer_reserved(
+        &mut self,
+        message: &Message,
+        pages: &[BlockRef],
+        row: MetadataSlot,
+        layouts: &[(Component, Layout)],
+    ) {
         let Some(&index) = self.by_room.get(&message.room.0) else {
             let known = self.concluded.iter().find(|(room, _)| *room == message.room);
             let status = known.map_or(Status::Failed, |&(_, status)| status);
@@ -109,7 +115,8 @@ impl Manager {
             self.held(Rule::MetadataNotBehindState.at(Site::Send));
         }
         if has_state || !behind_state {
-            let after = alloc::vec![Fence { on: FenceOn::Step(step), owed_to: Rule::SendWaitsWrites.at(Site::Forward) }];
+            let after =
+                alloc::vec![Fence { on: FenceOn::Step(step), owed_to: Rule::SendWaitsWrites.at(Site::Forward) }];
             self.post(index, Part { rank: Rank(0), kind: PartKind::Metadata, handle: 0 }, 0, 0, after);
         }
     }
@@ -278,7 +285,9 @@ impl Manager {
 
     /// Whether KV and index keys have arrived, as far as the kept rules ask.
     fn arrived(&mut self, index: u32) -> bool {
-        let Some(transfer) = self.requests[index as usize].send.and_then(|id| self.ledger.get(id)) else { return false };
+        let Some(transfer) = self.requests[index as usize].send.and_then(|id| self.ledger.get(id)) else {
+            return false;
+        };
         let (posted, settled, reports) = (transfer.posted & !METADATA, transfer.settled, transfer.reports);
         if !self.keeps(Rule::CompletionIdempotent.at(Site::Part)) {
             return reports >= posted.count_ones();

@@ -83,9 +83,12 @@ fn letter(n: usize) -> String {
 
 fn note(taken: &Taken, real: usize, folded: usize, cut: &[String]) -> String {
     let sizes: Vec<String> = taken.block_tokens.iter().map(u64::to_string).collect();
-    let count = |n: usize, what: &str| if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") };
+    let count = |n: usize, what: &str| {
+        if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+    };
     let requests = count(taken.requests.len(), "request");
-    let mut note = format!("{requests}, {} of {} tokens folded into {folded}", count(real, "real block"), sizes.join(" or "));
+    let mut note =
+        format!("{requests}, {} of {} tokens folded into {folded}", count(real, "real block"), sizes.join(" or "));
     if !cut.is_empty() {
         note.push_str(&format!("; prompts cut: {}", cut.join(", ")));
     }

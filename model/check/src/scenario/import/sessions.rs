@@ -61,53 +61,71 @@ pub(super) fn take(source: &SourceFile, skip: usize, sessions: usize, turns: usi
     Errors::new(errors).map_or(Ok(taken), Err)
 }
 
+/// Why an entry is refused: reason, what was expected, what came.
+type Complaint = (&'static str, String, String);
+
 /// Checks a whole session and takes its first requests.
 fn session(source: &SourceFile, start: usize, line: &str, number: usize, turns: usize) -> Result<Taken, Box<Error>> {
     let session: Session = json(source, start, line)?;
-    let bad = |reason: String| bad_row(source, start, line, format!("session {}: {reason}", session.id));
+    let bad = |at: &str, (reason, expected, found): Complaint| {
+        let what = format!("session {}: {at}{reason}", session.id);
+        let error = bad_row(source, start, line, what);
+        Box::new(error.expected(expected).found(found))
+    };
     if session.block_size == 0 {
-        return Err(Box::new(bad("block_size is 0".to_owned()).expected("at least 1")));
+        let complaint = ("block_size is 0", "at least 1".to_owned(), String::new());
+        return Err(bad("", complaint));
     }
-    let mut taken = Taken { requests: Vec::new(), block_tokens: vec![session.block_size], sub_agents: 0 };
+    let block_tokens = vec![session.block_size];
+    let mut taken = Taken { requests: Vec::new(), block_tokens, sub_agents: 0 };
     let (mut chain, mut skipped) = (Vec::<BlockId>::new(), 0);
     for (i, entry) in session.requests.iter().enumerate() {
         if entry.subagent.is_some() {
             skipped += 1;
             continue;
         }
-        let (Some(input), Some(out), Some(keep), Some(runs)) = (entry.input, entry.out, entry.keep, &entry.runs) else {
-            return Err(Box::new(bad(format!("entry {i} is incomplete")).expected("`in`, `out`, `keep` and `runs`")));
-        };
-        let kept = chain.len();
-        if keep > kept {
-            let error = bad(format!("entry {i} keeps blocks that are not there"));
-            return Err(Box::new(error.expected(format!("at most {kept}")).found(keep.to_string())));
-        }
-        let blocks = runs.iter().fold(keep as u64, |sum, (_, count)| sum.saturating_add(*count));
-        if blocks != input / session.block_size || blocks > BLOCKS_MAX {
-            let error = bad(format!("the blocks of entry {i} do not fit its tokens"));
-            let expected = format!("{} full blocks of {input} tokens", input / session.block_size);
-            return Err(Box::new(error.expected(expected).found(blocks.to_string())));
-        }
-        chain.truncate(keep);
-        for (first, count) in runs {
-            let end = first.checked_add(*count).ok_or_else(|| Box::new(bad(format!("a range of entry {i} overflows"))))?;
-            chain.extend((*first..end).map(|id| (number, id)));
-        }
+        let at = format!("entry {i} ");
+        let (tokens, output_tokens) =
+            follow(&mut chain, entry, session.block_size, number).map_err(|complaint| bad(&at, complaint))?;
         let turn = taken.requests.len();
         if turn < turns {
             if chain.is_empty() {
-                return Err(Box::new(bad(format!("entry {i} has no full block")).expected("at least one")));
+                let complaint = ("has no full block", "at least one".to_owned(), String::new());
+                return Err(bad(&at, complaint));
             }
             taken.sub_agents = skipped;
             taken.requests.push(Logged {
                 name: format!("s{number}t{turn}"),
                 blocks: chain.clone(),
-                tokens: input,
-                output_tokens: out,
+                tokens,
+                output_tokens,
                 after: turn.checked_sub(1).map(|before| format!("s{number}t{before}")),
             });
         }
     }
     Ok(taken)
+}
+
+/// Turns the blocks of the request before into those of `entry`; gives its prompt and output tokens.
+fn follow(chain: &mut Vec<BlockId>, entry: &Entry, block_size: u64, number: usize) -> Result<(u64, u64), Complaint> {
+    let (Some(input), Some(out), Some(keep), Some(runs)) = (entry.input, entry.out, entry.keep, &entry.runs) else {
+        return Err(("is incomplete", "`in`, `out`, `keep` and `runs`".to_owned(), String::new()));
+    };
+    if keep > chain.len() {
+        let expected = format!("at most {}", chain.len());
+        return Err(("keeps blocks that are not there", expected, keep.to_string()));
+    }
+    let blocks = runs.iter().fold(keep as u64, |sum, (_, count)| sum.saturating_add(*count));
+    if blocks != input / block_size || blocks > BLOCKS_MAX {
+        let expected = format!("{} full blocks of {input} tokens", input / block_size);
+        return Err(("has blocks that do not fit its tokens", expected, blocks.to_string()));
+    }
+    chain.truncate(keep);
+    for (first, count) in runs {
+        let Some(end) = first.checked_add(*count) else {
+            return Err(("has a range that overflows", String::new(), format!("[{first},{count}]")));
+        };
+        chain.extend((*first..end).map(|id| (number, id)));
+    }
+    Ok((input, out))
 }

@@ -1,0 +1,168 @@
+//! What happens when a manager takes an input: every effect is queued, sent or checked at once.
+
+use kvweft_core::{Effect, Ending, Input, MoveKind, Role, RunStep, Stream, Tier};
+use kvweft_trace::Content;
+
+use crate::config::Machine;
+use crate::engine::{NicRun, newer};
+use crate::memory::Owner;
+use crate::ops::{CopyRun, Op, StepRun, stream_index};
+use crate::properties;
+use crate::protocol::Protocol;
+use crate::world::{Found, LogEntry, World};
+
+impl<P: Protocol> World<P> {
+    /// One input, then all its effects.
+    pub(crate) fn input(&mut self, machine: &Machine, engine: u8, input: Input<'_>, found: &mut Found) {
+        let manager = &mut self.engines[usize::from(engine)].manager;
+        if let Err(rejected) = manager.handle(input) {
+            found.note(|| LogEntry::Rejected(rejected));
+            return;
+        }
+        // Drained before anything is done about them: a poll hands in further inputs.
+        let mut effects = Vec::new();
+        while let Some(effect) = self.engines[usize::from(engine)].manager.poll_effect() {
+            effects.push(effect);
+        }
+        let mut polls = Vec::new();
+        for effect in effects {
+            found.note(|| LogEntry::Effect(engine, effect.clone()));
+            if let Effect::Poll(timer) = effect {
+                polls.push(timer);
+            } else {
+                self.effect(machine, engine, effect, found);
+            }
+        }
+        let front = &self.engines[usize::from(engine)];
+        properties::accounts_balance::check(&front.manager, &front.memory, found);
+        for timer in polls {
+            self.poll(machine, engine, timer, found);
+        }
+    }
+
+    fn effect(&mut self, machine: &Machine, engine: u8, effect: Effect, found: &mut Found) {
+        let e = usize::from(engine);
+        match effect {
+            Effect::Copy(op) => self.queue_copy(e, op),
+            Effect::Send(op) => self.engines[e].nic.push(NicRun { op, begun: false, seen: Vec::new() }),
+            Effect::RunStep(op) => self.queue_step(machine, e, op),
+            Effect::Answer(answer) => {
+                let request = answer.request.0 as usize;
+                properties::reports_name_their_life::check(&self.clients[request], engine, answer, found);
+                if answer.ending == Ending::Timeout {
+                    let arrived = self.all_arrived(machine, request);
+                    properties::no_needless_timeout::check(machine, &self.clients[request], request, arrived, found);
+                }
+                let client = &mut self.clients[request];
+                client.open &= !(1 << engine);
+                if engine == machine.front() {
+                    client.finished = answer.ending == Ending::Finished;
+                }
+            }
+            Effect::Message(message) => {
+                let link = if machine.engines[e].role == Role::Decode { 0 } else { 1 };
+                self.links[link].push_back(message);
+            }
+            Effect::Move(moved) => self.moved(machine, e, &moved, found),
+            Effect::Wake(wake) => self.woken(machine, e, &wake, found),
+            Effect::Arm(timer) => self.timers.push((engine, timer)),
+            Effect::Disarm(timer) => self.timers.retain(|&known| known != (engine, timer)),
+            Effect::Poll(_) | Effect::Collective(_) => {}
+        }
+    }
+
+    fn queue_copy(&mut self, engine: usize, op: kvweft_core::CopyOp) {
+        if let Some(record) = op.record {
+            let state = &mut self.engines[engine].events[usize::from(record.slot.0)];
+            if state.queued.is_none_or(|queued| newer(record.generation, queued)) {
+                state.queued = Some(record.generation);
+            }
+            state.recorded.iter_mut().for_each(|recorded| *recorded = None);
+        }
+        let elsewhere = op.record_on != op.stream;
+        if elsewhere {
+            let stream = stream_index(op.record_on);
+            self.engines[engine].streams[stream].push_back(Op::Record(op.clone()));
+        }
+        let stream = stream_index(op.stream);
+        self.engines[engine].streams[stream].push_back(Op::Copy(CopyRun { op, done: 0, seen: Vec::new() }));
+    }
+
+    /// As on CUDA, a wait on an event that was never recorded is met at once: only waits whose records are queued stay.
+    fn queue_step(&mut self, machine: &Machine, engine: usize, mut op: RunStep) {
+        let events = &self.engines[engine].events;
+        for item in &mut op.items {
+            item.waits.retain(|wait| {
+                let queued = events[usize::from(wait.slot.0)].queued;
+                match wait.generation {
+                    Some(generation) => queued.is_some_and(|queued| !newer(generation, queued)),
+                    None => queued.is_some(),
+                }
+            });
+        }
+        let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
+        self.engines[engine].launched.push((op.step, ends));
+        self.engines[engine].streams[stream_index(Stream::Forward)].push_back(Op::Step(StepRun { op, done: 0 }));
+        let _ = machine;
+    }
+
+    fn moved(&mut self, machine: &Machine, engine: usize, moved: &kvweft_core::Move, found: &mut Found) {
+        for (i, &block) in moved.pages.iter().enumerate() {
+            match moved.what {
+                MoveKind::Take => {
+                    let page = self.engines[engine].memory.page_mut(block);
+                    properties::free_list_is_a_set::check_taken(page, block, found);
+                    page.owner = Owner::Taken;
+                    page.generation = block.generation;
+                }
+                MoveKind::Free => {
+                    let page = self.engines[engine].memory.page_mut(block);
+                    properties::free_list_is_a_set::check_freed(page, block, found);
+                    page.owner = Owner::Free;
+                    // Whoever still reads it reads what any new owner may have written.
+                    page.cells.iter_mut().for_each(|cell| cell.content = Content::Poison);
+                }
+                MoveKind::Drain => self.engines[engine].memory.page_mut(block).owner = Owner::Draining,
+                MoveKind::Publish => {
+                    let Some(hash) = moved.blocks.get(i) else { continue };
+                    let memory = &self.engines[engine].memory;
+                    let config = &machine.engines[engine];
+                    properties::visible_means_complete::check(machine, config, memory, block, hash.0 as u16, found);
+                    properties::index_follows_kv::check(machine, config, memory, block, hash.0 as u16, found);
+                }
+            }
+        }
+    }
+
+    fn woken(&mut self, machine: &Machine, engine: usize, wake: &kvweft_core::Wake, found: &mut Found) {
+        let script = &machine.scripts[wake.request.0 as usize];
+        let config = &machine.engines[engine];
+        let memory = &self.engines[engine].memory;
+        for (position, &block) in wake.pages.iter().enumerate() {
+            properties::done_means_arrived::check(machine, config, memory, block, script.content(position), found);
+        }
+        if let Some(slot) = wake.metadata {
+            let room = self.engines[engine].metadata[slot.0 as usize];
+            properties::done_means_arrived::check_metadata(
+                script,
+                room,
+                self.clients[wake.request.0 as usize].room,
+                found,
+            );
+        }
+    }
+
+    /// Whether every byte of a request's cache is where its decode engine asked for it.
+    fn all_arrived(&self, machine: &Machine, request: usize) -> bool {
+        let Some(back) = self.engines.get(1) else { return false };
+        let script = &machine.scripts[request];
+        let room = self.clients[request].room;
+        let metadata = back.metadata.iter().any(|row| row.is_some() && *row == room);
+        let has = |content: u16| {
+            back.memory.tiers[usize::from(Tier::DEVICE.0)].iter().any(|page| {
+                page.owner != Owner::Free && page.cells.iter().all(|cell| cell.content == Content::Block(content))
+            })
+        };
+        metadata && script.prompt.iter().all(|&content| has(content))
+    }
+}

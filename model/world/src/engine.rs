@@ -1,0 +1,105 @@
+//! One engine of a world: a manager and the device under it.
+
+use std::collections::VecDeque;
+
+use kvweft_core::{
+    Fence, FenceOn, Generation, LayerWait, MetadataSlot, Outcome, Part, Room, RuleSite, SendOp, StepId, TransferId,
+};
+use kvweft_trace::Content;
+
+use crate::memory::Memory;
+use crate::ops::Op;
+
+/// A one-sided write, and how far it has come.
+#[derive(Clone, Debug)]
+pub(crate) struct NicRun {
+    pub(crate) op: SendOp,
+    pub(crate) begun: bool,
+    /// What the cells being sent held when the NIC began to read them.
+    pub(crate) seen: Vec<Content>,
+}
+
+/// Something the device has to tell its manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    Step(StepId),
+    Completed(TransferId, Part, Outcome),
+    Metadata(MetadataSlot, Room),
+}
+
+/// Where reports queue up; each queue is read in order, the queues in any order.
+pub(crate) const SOURCES: usize = 4;
+pub(crate) const FROM_FORWARD: usize = 0;
+pub(crate) const FROM_LOAD: usize = 1;
+pub(crate) const FROM_STORE: usize = 2;
+pub(crate) const FROM_NIC: usize = 3;
+
+/// A rotating slot of layer events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventSlotState {
+    /// The newest generation whose records are queued.
+    pub(crate) queued: Option<Generation>,
+    /// What was recorded for each layer since the slot was last handed out.
+    pub(crate) recorded: Vec<Option<Generation>>,
+}
+
+/// One engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine<P> {
+    pub(crate) manager: P,
+    pub(crate) streams: [VecDeque<Op>; 3],
+    pub(crate) nic: Vec<NicRun>,
+    pub(crate) reports: [VecDeque<Report>; SOURCES],
+    pub(crate) memory: Memory,
+    pub(crate) events: Vec<EventSlotState>,
+    /// The room that each metadata row names.
+    pub(crate) metadata: Vec<Option<Room>>,
+    /// End positions of the items of launched steps: request, life, tokens when done.
+    pub(crate) launched: Vec<(StepId, Vec<(u32, u32)>)>,
+}
+
+impl<P> Engine<P> {
+    /// The first fence of a list that has not happened, if any.
+    pub(crate) fn unmet(&self, after: &[Fence]) -> Option<Fence> {
+        after.iter().copied().find(|fence| !self.happened(fence.on))
+    }
+
+    fn happened(&self, on: FenceOn) -> bool {
+        match on {
+            FenceOn::Step(step) => !self.streams[0].iter().any(|op| matches!(op, Op::Step(run) if run.op.step == step)),
+            FenceOn::Load(slot, generation) => {
+                let state = &self.events[usize::from(slot.0)];
+                state.queued.is_none_or(|queued| newer(generation, queued))
+                    || state.recorded.iter().all(|r| r.is_some_and(|r| !newer(generation, r)))
+            }
+        }
+    }
+
+    /// Whether the events that a layer wait means have been recorded.
+    pub(crate) fn landed(&self, wait: &LayerWait, layer: u8) -> bool {
+        let recorded = self.events[usize::from(wait.slot.0)].recorded[usize::from(layer)];
+        match wait.generation {
+            Some(generation) => recorded.is_some_and(|r| !newer(generation, r)),
+            None => recorded.is_some(),
+        }
+    }
+}
+
+/// Whether `a` is a later generation than `b`.
+pub(crate) fn newer(a: Generation, b: Generation) -> bool {
+    a.0.wrapping_sub(b.0) as i32 > 0
+}
+
+/// A fence or wait that keeps an operation back, and the rule it is owed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) owed_to: RuleSite,
+    pub(crate) on: HoldOn,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HoldOn {
+    Fence(FenceOn),
+    Layer(LayerWait, u8),
+}

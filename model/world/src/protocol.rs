@@ -1,0 +1,71 @@
+//! What the machine needs of a cache manager.
+
+use kvweft_core::machine::request::RequestState;
+use kvweft_core::{Accounts, Effect, Input, Life, Manager, Rejected, Renamer, RequestId, Touched};
+
+/// A cache manager: one input in, all effects out. [`Manager`] is the one in production.
+pub trait Protocol: Clone + Send + Sync {
+    /// Takes one input.
+    ///
+    /// # Errors
+    /// A rejected input has changed nothing.
+    fn handle(&mut self, input: Input<'_>) -> Result<(), Rejected>;
+    /// The next effect of the last input.
+    fn poll_effect(&mut self) -> Option<Effect>;
+    /// Appends an encoding that is equal for equal states up to the names in `names`.
+    fn encode(&self, names: &mut Renamer, out: &mut Vec<u8>);
+    /// How pages and records add up, if the manager can tell.
+    fn accounts(&self) -> Option<Accounts> {
+        None
+    }
+    /// What the last inputs reached, for coverage.
+    fn take_touched(&mut self) -> Touched {
+        Touched::default()
+    }
+    /// Whether a preemption or the end of an answer would be taken now.
+    fn accepts(&self, input: &Input<'_>) -> bool {
+        let _ = input;
+        true
+    }
+    /// Whether results of this life of a request are still wanted.
+    fn wants(&self, request: RequestId, life: Life) -> bool {
+        let _ = (request, life);
+        true
+    }
+}
+
+impl Protocol for Manager {
+    fn handle(&mut self, input: Input<'_>) -> Result<(), Rejected> {
+        Manager::handle(self, input)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        Manager::poll_effect(self)
+    }
+
+    fn encode(&self, names: &mut Renamer, out: &mut Vec<u8>) {
+        Manager::encode(self, names, out);
+    }
+
+    fn accounts(&self) -> Option<Accounts> {
+        Some(Manager::accounts(self))
+    }
+
+    fn take_touched(&mut self) -> Touched {
+        Manager::take_touched(self)
+    }
+
+    fn accepts(&self, input: &Input<'_>) -> bool {
+        match input {
+            Input::Preempt { request } => {
+                matches!(self.state_of(*request), Some(RequestState::Ready | RequestState::Running))
+            }
+            Input::Finish { request, .. } => self.state_of(*request) == Some(RequestState::Idle),
+            _ => true,
+        }
+    }
+
+    fn wants(&self, request: RequestId, life: Life) -> bool {
+        self.live_life(request) == Some(life)
+    }
+}

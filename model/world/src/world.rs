@@ -1,0 +1,558 @@
+//! The state of a world, and its actions.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use kvweft_core::{
+    BlockHash, Effect, Input, Message, Outcome, Part, RequestId, Role, Room, RuleSet, Submit, Timer, Touched, Wait,
+};
+
+use crate::config::Machine;
+use crate::engine::{Engine, EventSlotState, Report, SOURCES};
+use crate::memory::Memory;
+use crate::ops::{STREAMS, stream_index};
+use crate::properties::Violation;
+use crate::protocol::Protocol;
+
+/// Who is responsible for an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// Must happen eventually.
+    System,
+    /// May happen when armed; no verdict of progress rests on it.
+    Timer,
+    /// May happen, within its budget.
+    Environment,
+}
+
+/// Something that can happen. Names nothing by number but the fixed parts of the scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Action {
+    /// The head of a stream does its next small operations.
+    Stream {
+        /// Which engine.
+        engine: u8,
+        /// Which stream: forward, load, store.
+        stream: u8,
+    },
+    /// A one-sided write begins, or ends.
+    Nic {
+        /// Which of the writes under way, in order of posting.
+        at: u8,
+    },
+    /// The manager takes the next report of its device.
+    Report {
+        /// Which engine.
+        engine: u8,
+        /// Which queue: forward, load, store, NIC.
+        source: u8,
+    },
+    /// A control message arrives.
+    Deliver {
+        /// 0 towards prefill, 1 towards decode.
+        link: u8,
+    },
+    /// A client submits its request.
+    Submit {
+        /// Which.
+        request: u8,
+    },
+    /// A client goes away.
+    Abort {
+        /// Which of the scenario's aborts.
+        fault: u8,
+    },
+    /// A policy takes a request's pages.
+    Preempt {
+        /// Which of the scenario's preemptions.
+        fault: u8,
+    },
+    /// An operator resets an engine.
+    Flush {
+        /// Which engine.
+        engine: u8,
+    },
+    /// An armed timer runs out.
+    Fire {
+        /// Which of the armed timers.
+        at: u8,
+        /// Whether it does so while everything is only slow.
+        slow: bool,
+    },
+    /// A control message is lost.
+    Lose {
+        /// Which link.
+        link: u8,
+    },
+    /// A control message comes twice.
+    Duplicate {
+        /// Which link.
+        link: u8,
+    },
+    /// A report of the NIC comes twice.
+    DuplicateReport,
+    /// A control message is overtaken by the next.
+    Reorder {
+        /// Which link.
+        link: u8,
+    },
+    /// A one-sided write fails.
+    FailPart {
+        /// Which of the writes under way.
+        at: u8,
+    },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// A request as its client sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Client {
+    pub(crate) submissions: u8,
+    /// Engines that still owe an answer: bit 0 the first.
+    pub(crate) open: u8,
+    pub(crate) room: Option<Room>,
+    /// Faults injected into the present submission.
+    pub(crate) faults: u8,
+    /// Whether it has its answer.
+    pub(crate) finished: bool,
+}
+
+pub(crate) const LOST: u8 = 1;
+pub(crate) const SLOW: u8 = 2;
+pub(crate) const OTHER: u8 = 4;
+
+/// What is left of the budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) aborts: u16,
+    pub(crate) preempts: u16,
+    pub(crate) flushes: [u8; 2],
+    pub(crate) losses: u8,
+    pub(crate) duplicates: u8,
+    pub(crate) reorders: u8,
+    pub(crate) slow: u8,
+    pub(crate) part_failures: u8,
+}
+
+/// A whole world.
+#[derive(Clone, Debug)]
+pub struct World<P> {
+    pub(crate) engines: Vec<Engine<P>>,
+    /// Control messages under way: towards prefill, towards decode.
+    pub(crate) links: [VecDeque<Message>; 2],
+    pub(crate) clients: Vec<Client>,
+    pub(crate) timers: Vec<(u8, Timer)>,
+    pub(crate) left: Left,
+    pub(crate) next_room: u32,
+}
+
+/// An entry of the log of one step, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LogEntry {
+    /// The manager of an engine asked for this.
+    Effect(u8, Effect),
+    /// A read found other content than it expected.
+    Read {
+        /// What was expected.
+        expected: u16,
+        /// What was found, as a content code.
+        found: kvweft_trace::Content,
+    },
+    /// The manager refused the input.
+    Rejected(kvweft_core::Rejected),
+}
+
+/// What a step showed.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Properties it broke.
+    pub violations: Vec<Violation>,
+    /// What it reached in the manager.
+    pub touched: Touched,
+    /// Rules whose fences or waits kept something back on the device.
+    pub held: RuleSet,
+    /// What happened, if asked for.
+    pub log: Option<Vec<LogEntry>>,
+}
+
+impl Found {
+    /// One that keeps a log.
+    pub fn logging() -> Found {
+        Found { log: Some(Vec::new()), ..Found::default() }
+    }
+
+    pub(crate) fn violation(&mut self, property: &'static str, detail: impl FnOnce() -> String) {
+        self.violations.push(Violation { property, detail: detail() });
+    }
+
+    pub(crate) fn note(&mut self, entry: impl FnOnce() -> LogEntry) {
+        if let Some(log) = &mut self.log {
+            log.push(entry());
+        }
+    }
+}
+
+impl<P: Protocol> World<P> {
+    /// A world in which nothing has happened. One manager an engine, in the machine's order.
+    ///
+    /// # Panics
+    /// If there are not as many managers as engines.
+    pub fn new(machine: &Machine, managers: Vec<P>) -> World<P> {
+        assert_eq!(managers.len(), machine.engines.len(), "one manager an engine");
+        let engines = managers.into_iter().zip(&machine.engines).map(|(manager, config)| Engine {
+            manager,
+            streams: [VecDeque::new(), VecDeque::new(), VecDeque::new()],
+            nic: Vec::new(),
+            reports: std::array::from_fn::<_, SOURCES, _>(|_| VecDeque::new()),
+            memory: Memory::new(config.pages, config.units.len()),
+            events: vec![
+                EventSlotState { queued: None, recorded: vec![None; usize::from(config.layers)] };
+                usize::from(config.event_slots)
+            ],
+            metadata: vec![None; config.metadata_rows as usize],
+            launched: Vec::new(),
+        });
+        let budget = &machine.budget;
+        World {
+            engines: engines.collect(),
+            links: [VecDeque::new(), VecDeque::new()],
+            clients: vec![Client::default(); machine.scripts.len()],
+            timers: Vec::new(),
+            left: Left {
+                aborts: mask(budget.aborts.len()),
+                preempts: mask(budget.preempts.len()),
+                flushes: budget.flushes,
+                losses: budget.losses,
+                duplicates: budget.duplicates,
+                reorders: budget.reorders,
+                slow: budget.slow,
+                part_failures: budget.part_failures,
+            },
+            next_room: 0,
+        }
+    }
+
+    /// Everything that can happen, in a fixed order. Fences that keep something back are noted in `held`.
+    pub fn enabled(&self, machine: &Machine, out: &mut Vec<Action>, held: &mut RuleSet) {
+        self.system_actions(machine, out, held);
+        let busy = !out.is_empty();
+        self.timer_actions(busy, out);
+        self.environment_actions(machine, out);
+    }
+
+    fn system_actions(&self, machine: &Machine, out: &mut Vec<Action>, held: &mut RuleSet) {
+        for (e, engine) in self.engines.iter().enumerate() {
+            for stream in STREAMS {
+                let index = stream_index(stream);
+                match self.stream_hold(machine, e, index) {
+                    Some(hold) => *held = held.with(hold.owed_to),
+                    None if !engine.streams[index].is_empty() => {
+                        out.push(Action::Stream { engine: e as u8, stream: index as u8 });
+                    }
+                    None => {}
+                }
+            }
+            for (source, reports) in engine.reports.iter().enumerate() {
+                if !reports.is_empty() {
+                    out.push(Action::Report { engine: e as u8, source: source as u8 });
+                }
+            }
+        }
+        for (at, run) in self.engines[0].nic.iter().enumerate() {
+            match self.engines[0].unmet(&run.op.after).filter(|_| !run.begun) {
+                Some(fence) => *held = held.with(fence.owed_to),
+                None => out.push(Action::Nic { at: at as u8 }),
+            }
+        }
+        for (link, messages) in self.links.iter().enumerate() {
+            if !messages.is_empty() {
+                out.push(Action::Deliver { link: link as u8 });
+            }
+        }
+    }
+
+    /// A deadline is longer than anything that goes on without a fault. So a timer runs out when nothing else can happen;
+    /// or when all that is missing is that the manager looks at reports which are there; or, as a fault, at any time.
+    fn timer_actions(&self, busy: bool, out: &mut Vec<Action>) {
+        for (at, (engine, timer)) in self.timers.iter().enumerate() {
+            let at = at as u8;
+            let receive = timer.wait == Wait::Receive;
+            let client = &self.clients[timer.request.0 as usize];
+            if !busy || (receive && (self.only_unread(*engine, *timer) || client.faults & SLOW != 0)) {
+                out.push(Action::Fire { at, slow: false });
+            } else if receive && self.left.slow > 0 {
+                out.push(Action::Fire { at, slow: true });
+            }
+        }
+    }
+
+    /// Whether everything that a request waits for is queued for its manager.
+    fn only_unread(&self, engine: u8, timer: Timer) -> bool {
+        let Some(room) = self.clients[timer.request.0 as usize].room else { return false };
+        let status = self.links[1].iter().any(|message| {
+            message.room == room && matches!(message.body, kvweft_core::Body::Status(kvweft_core::Status::Success))
+        });
+        let unsent = self.engines[0].nic.iter().any(|run| run.op.room == room);
+        status && !unsent && engine == 1
+    }
+
+    fn environment_actions(&self, machine: &Machine, out: &mut Vec<Action>) {
+        for (request, script) in machine.scripts.iter().enumerate() {
+            let client = &self.clients[request];
+            let first = client.submissions == 0 && script.after.iter().all(|&other| self.over(other));
+            let again =
+                client.submissions > 0 && client.submissions <= script.retries && client.open == 0 && !client.finished;
+            if first || again {
+                out.push(Action::Submit { request: request as u8 });
+            }
+        }
+        for (fault, abort) in machine.budget.aborts.iter().enumerate() {
+            if self.left.aborts >> fault & 1 == 1 && self.clients[abort.request].submissions > 0 {
+                out.push(Action::Abort { fault: fault as u8 });
+            }
+        }
+        for (fault, preempt) in machine.budget.preempts.iter().enumerate() {
+            let input = Input::Preempt { request: RequestId(preempt.request as u32) };
+            if self.left.preempts >> fault & 1 == 1
+                && self.engines[usize::from(preempt.engine)].manager.accepts(&input)
+                && self.clients[preempt.request].submissions > 0
+            {
+                out.push(Action::Preempt { fault: fault as u8 });
+            }
+        }
+        for engine in 0..self.engines.len() {
+            if self.left.flushes[engine] > 0 && self.clients.iter().any(|client| client.submissions > 0) {
+                out.push(Action::Flush { engine: engine as u8 });
+            }
+        }
+        for (link, messages) in self.links.iter().enumerate() {
+            let link = link as u8;
+            if self.left.losses > 0 && !messages.is_empty() {
+                out.push(Action::Lose { link });
+            }
+            if self.left.duplicates > 0 && !messages.is_empty() {
+                out.push(Action::Duplicate { link });
+            }
+            if self.left.reorders > 0 && messages.len() >= 2 && messages[0] != messages[1] {
+                out.push(Action::Reorder { link });
+            }
+        }
+        let nic_reports = &self.engines[0].reports[crate::engine::FROM_NIC];
+        if self.left.duplicates > 0 && matches!(nic_reports.front(), Some(Report::Completed(..))) {
+            out.push(Action::DuplicateReport);
+        }
+        if self.left.part_failures > 0 {
+            for (at, run) in self.engines[0].nic.iter().enumerate() {
+                if run.begun {
+                    out.push(Action::FailPart { at: at as u8 });
+                }
+            }
+        }
+    }
+
+    fn over(&self, request: usize) -> bool {
+        let client = &self.clients[request];
+        client.submissions > 0 && client.open == 0
+    }
+
+    /// Who is responsible for an action. A timer of a request into which a fault was injected is the system's own means to
+    /// recover from it.
+    pub fn class(&self, action: &Action) -> Class {
+        match action {
+            Action::Stream { .. } | Action::Nic { .. } | Action::Report { .. } | Action::Deliver { .. } => {
+                Class::System
+            }
+            Action::Fire { at, slow: false } => {
+                let (_, timer) = self.timers[usize::from(*at)];
+                let faulty = self.clients[timer.request.0 as usize].faults != 0;
+                if faulty { Class::System } else { Class::Timer }
+            }
+            Action::Fire { slow: true, .. }
+            | Action::Submit { .. }
+            | Action::Abort { .. }
+            | Action::Preempt { .. }
+            | Action::Flush { .. }
+            | Action::Lose { .. }
+            | Action::Duplicate { .. }
+            | Action::DuplicateReport
+            | Action::Reorder { .. }
+            | Action::FailPart { .. } => Class::Environment,
+        }
+    }
+
+    /// Takes an action that is enabled.
+    pub fn step(&mut self, machine: &Machine, action: Action, found: &mut Found) {
+        match action {
+            Action::Stream { engine, stream } => {
+                self.run_stream(machine, usize::from(engine), usize::from(stream), found)
+            }
+            Action::Nic { at } => self.run_nic(machine, usize::from(at), found),
+            Action::Report { engine, source } => {
+                let report = self.engines[usize::from(engine)].reports[usize::from(source)].pop_front();
+                self.report(machine, engine, report.expect("enabled"), found);
+            }
+            Action::Deliver { link } => self.deliver(machine, link, found),
+            Action::Submit { request } => self.submit(machine, usize::from(request), found),
+            Action::Abort { fault } => {
+                self.left.aborts &= !(1 << fault);
+                let abort = machine.budget.aborts[usize::from(fault)];
+                let input = Input::Abort { request: RequestId(abort.request as u32) };
+                self.input(machine, abort.engine, input, found);
+            }
+            Action::Preempt { fault } => {
+                self.left.preempts &= !(1 << fault);
+                let preempt = machine.budget.preempts[usize::from(fault)];
+                let input = Input::Preempt { request: RequestId(preempt.request as u32) };
+                self.input(machine, preempt.engine, input, found);
+            }
+            Action::Flush { engine } => {
+                self.left.flushes[usize::from(engine)] -= 1;
+                self.input(machine, engine, Input::Flush, found);
+            }
+            Action::Fire { at, slow } => self.fire(machine, usize::from(at), slow, found),
+            Action::Lose { link } => {
+                self.left.losses -= 1;
+                let message = self.links[usize::from(link)].pop_front().expect("enabled");
+                self.clients[message.request.0 as usize].faults |= LOST;
+            }
+            Action::Duplicate { link } => {
+                self.left.duplicates -= 1;
+                let message = self.links[usize::from(link)].front().expect("enabled").clone();
+                self.clients[message.request.0 as usize].faults |= OTHER;
+                self.links[usize::from(link)].push_back(message);
+            }
+            Action::DuplicateReport => {
+                self.left.duplicates -= 1;
+                let reports = &mut self.engines[0].reports[crate::engine::FROM_NIC];
+                let report = *reports.front().expect("enabled");
+                reports.push_back(report);
+            }
+            Action::Reorder { link } => {
+                self.left.reorders -= 1;
+                self.links[usize::from(link)].swap(0, 1);
+                for at in 0..2 {
+                    let request = self.links[usize::from(link)][at].request;
+                    self.clients[request.0 as usize].faults |= OTHER;
+                }
+            }
+            Action::FailPart { at } => {
+                self.left.part_failures -= 1;
+                self.fail_part(machine, usize::from(at));
+            }
+        }
+        for engine in &mut self.engines {
+            let touched = engine.manager.take_touched();
+            merge(&mut found.touched, &touched);
+        }
+    }
+
+    fn submit(&mut self, machine: &Machine, request: usize, found: &mut Found) {
+        let script = &machine.scripts[request];
+        let room = machine.split().then(|| {
+            self.next_room += 1;
+            Room(self.next_room)
+        });
+        let client = &mut self.clients[request];
+        client.submissions += 1;
+        client.room = room;
+        client.faults = 0;
+        client.open = if machine.split() { 3 } else { 1 };
+        let blocks: Vec<BlockHash> = script.prompt.iter().map(|&block| BlockHash(u128::from(block))).collect();
+        let submit = Submit {
+            request: RequestId(request as u32),
+            room,
+            blocks: &blocks,
+            tail_tokens: 0,
+            output_tokens: script.output.len() as u32,
+        };
+        for engine in (0..machine.engines.len() as u8).rev() {
+            self.input(machine, engine, Input::Submit(submit), found);
+        }
+    }
+
+    fn deliver(&mut self, machine: &Machine, link: u8, found: &mut Found) {
+        let message = self.links[usize::from(link)].pop_front().expect("enabled");
+        self.input(machine, link, Input::Peer { life: message.life, message: &message }, found);
+    }
+
+    pub(crate) fn report(&mut self, machine: &Machine, engine: u8, report: Report, found: &mut Found) {
+        match report {
+            Report::Completed(transfer, part, outcome) => {
+                self.input(machine, engine, Input::Completed { transfer, part, outcome }, found);
+            }
+            Report::Metadata(slot, room) => self.input(machine, engine, Input::Metadata { slot, room }, found),
+            Report::Step(step) => {
+                let launched = &mut self.engines[usize::from(engine)].launched;
+                let position = launched.iter().position(|(known, _)| *known == step);
+                let items = position.map(|at| launched.remove(at).1).unwrap_or_default();
+                self.input(machine, engine, Input::StepDone { step }, found);
+                for (request, tokens) in items {
+                    self.end_answer(machine, engine, request, tokens, found);
+                }
+            }
+        }
+    }
+
+    /// The engine has sampled the last token of an answer.
+    fn end_answer(&mut self, machine: &Machine, engine: u8, request: u32, tokens: u32, found: &mut Found) {
+        let script = &machine.scripts[request as usize];
+        let role = machine.engines[usize::from(engine)].role;
+        if role == Role::Prefill || tokens as usize != script.pages() {
+            return;
+        }
+        let output: Vec<BlockHash> = script.output.iter().map(|&block| BlockHash(u128::from(block))).collect();
+        let input = Input::Finish { request: RequestId(request), output: &output };
+        if self.engines[usize::from(engine)].manager.accepts(&input) {
+            self.input(machine, engine, input, found);
+        }
+    }
+
+    fn fire(&mut self, machine: &Machine, at: usize, slow: bool, found: &mut Found) {
+        let (engine, timer) = self.timers.remove(at);
+        if slow {
+            self.left.slow -= 1;
+            self.clients[timer.request.0 as usize].faults |= SLOW;
+        }
+        self.input(machine, engine, Input::Deadline { timer }, found);
+    }
+
+    /// Hands in everything that is queued for an engine, then the answer to its poll.
+    pub(crate) fn poll(&mut self, machine: &Machine, engine: u8, timer: Timer, found: &mut Found) {
+        for source in 0..SOURCES {
+            while let Some(report) = self.engines[usize::from(engine)].reports[source].pop_front() {
+                self.report(machine, engine, report, found);
+            }
+        }
+        while !self.links[usize::from(engine)].is_empty() {
+            self.deliver(machine, engine, found);
+        }
+        self.input(machine, engine, Input::Polled { timer }, found);
+    }
+
+    pub(crate) fn push_completed(
+        &mut self,
+        engine: usize,
+        source: usize,
+        transfer: kvweft_core::TransferId,
+        part: Part,
+    ) {
+        self.engines[engine].reports[source].push_back(Report::Completed(transfer, part, Outcome::Done));
+    }
+}
+
+fn mask(count: usize) -> u16 {
+    ((1u32 << count) - 1) as u16
+}
+
+fn merge(into: &mut Touched, from: &Touched) {
+    into.held = into.held.union(from.held);
+    into.slot_cells |= from.slot_cells;
+    for (a, b) in into.request_cells.iter_mut().zip(&from.request_cells) {
+        *a |= b;
+    }
+}
