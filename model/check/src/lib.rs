@@ -1,4 +1,6 @@
 //! The explorer of kvweft: exhaustive search over any [`system::System`].
+#[cfg(feature = "scenario-files")]
+pub mod build;
 pub mod explore;
 pub mod liveness;
 #[cfg(feature = "scenario-files")]
@@ -6,3 +8,4 @@ pub mod scenario;
 pub mod shrink;
 pub mod system;
 pub mod trace;
+pub mod world_system;

@@ -100,9 +100,9 @@ impl<P: Protocol> World<P> {
         for e in 0..self.engines.len() {
             for stream in STREAMS {
                 let s = stream_index(stream);
-                let Some(hold) = self.stream_hold(machine, e, s) else { continue };
+                let Some(hold) = self.stream_hold(e, s) else { continue };
                 let op = self.engines[e].streams[s].front().expect("it is held");
-                let micro = op.micros(&machine.engines[e], machine.grain)[usize::from(op.done())];
+                let micro = op.micros()[usize::from(op.done())];
                 blocked.push(Blocked {
                     actor: actor(machine, e as u8, STREAM_ACTORS[s]),
                     op: micro_text(op, micro, e as u8, &mut names),
@@ -279,7 +279,7 @@ fn nic_text(run: &NicRun, verb: &str, names: &mut LocalNames) -> String {
 fn op_name(op: &Op, engine: u8, names: &mut LocalNames) -> String {
     match op {
         Op::Copy(run) => names.transfer(engine, run.op.transfer),
-        Op::Record(op) => names.transfer(engine, op.transfer),
+        Op::Record(run) => names.transfer(engine, run.op.transfer),
         Op::Step(run) => names.step(engine, run.op.step),
     }
 }
@@ -288,7 +288,7 @@ fn micro_text(op: &Op, micro: Micro, engine: u8, names: &mut LocalNames) -> Stri
     let name = op_name(op, engine, names);
     let parts = match op {
         Op::Copy(run) => run.op.parts.as_slice(),
-        Op::Record(op) => op.parts.as_slice(),
+        Op::Record(run) => run.op.parts.as_slice(),
         Op::Step(_) => &[],
     };
     let page = |pair: Option<u16>| pair.map_or(String::new(), |pair| format!(" page {}", pair + 1));

@@ -1,12 +1,14 @@
 //! What happens when a manager takes an input: every effect is queued, sent or checked at once.
 
+use std::sync::Arc;
+
 use kvweft_core::{Effect, Ending, Input, MoveKind, Role, RunStep, Stream, Tier};
 use kvweft_trace::Content;
 
 use crate::config::Machine;
 use crate::engine::{NicRun, newer};
 use crate::memory::Owner;
-use crate::ops::{CopyRun, Op, StepRun, stream_index};
+use crate::ops::{CopyRun, Op, RecordRun, StepRun, copy_micros, record_micros, step_micros, stream_index};
 use crate::properties;
 use crate::protocol::Protocol;
 use crate::world::{Found, LogEntry, World};
@@ -43,8 +45,8 @@ impl<P: Protocol> World<P> {
     fn effect(&mut self, machine: &Machine, engine: u8, effect: Effect, found: &mut Found) {
         let e = usize::from(engine);
         match effect {
-            Effect::Copy(op) => self.queue_copy(e, op),
-            Effect::Send(op) => self.engines[e].nic.push(NicRun { op, begun: false, seen: Vec::new() }),
+            Effect::Copy(op) => self.queue_copy(machine, e, op),
+            Effect::Send(op) => self.engines[e].nic.push(NicRun { op: Arc::new(op), begun: false, seen: Vec::new() }),
             Effect::RunStep(op) => self.queue_step(machine, e, op),
             Effect::Answer(answer) => {
                 let request = answer.request.0 as usize;
@@ -71,7 +73,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    fn queue_copy(&mut self, engine: usize, op: kvweft_core::CopyOp) {
+    fn queue_copy(&mut self, machine: &Machine, engine: usize, op: kvweft_core::CopyOp) {
         if let Some(record) = op.record {
             let state = &mut self.engines[engine].events[usize::from(record.slot.0)];
             if state.queued.is_none_or(|queued| newer(record.generation, queued)) {
@@ -79,13 +81,16 @@ impl<P: Protocol> World<P> {
             }
             state.recorded.iter_mut().for_each(|recorded| *recorded = None);
         }
-        let elsewhere = op.record_on != op.stream;
-        if elsewhere {
-            let stream = stream_index(op.record_on);
-            self.engines[engine].streams[stream].push_back(Op::Record(op.clone()));
+        let op = Arc::new(op);
+        let layers = machine.engines[engine].layers;
+        if op.record_on != op.stream {
+            let micros = record_micros(&op, layers).into();
+            let record = Op::Record(RecordRun { op: Arc::clone(&op), micros });
+            self.engines[engine].streams[stream_index(op.record_on)].push_back(record);
         }
+        let micros = copy_micros(&op, layers, machine.grain).into();
         let stream = stream_index(op.stream);
-        self.engines[engine].streams[stream].push_back(Op::Copy(CopyRun { op, done: 0, seen: Vec::new() }));
+        self.engines[engine].streams[stream].push_back(Op::Copy(CopyRun { op, micros, done: 0, seen: Vec::new() }));
     }
 
     /// As on CUDA, a wait on an event that was never recorded is met at once: only waits whose records are queued stay.
@@ -102,8 +107,9 @@ impl<P: Protocol> World<P> {
         }
         let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
         self.engines[engine].launched.push((op.step, ends));
-        self.engines[engine].streams[stream_index(Stream::Forward)].push_back(Op::Step(StepRun { op, done: 0 }));
-        let _ = machine;
+        let micros = step_micros(&op, &machine.engines[engine]).into();
+        let run = StepRun { op: Arc::new(op), micros, done: 0 };
+        self.engines[engine].streams[stream_index(Stream::Forward)].push_back(Op::Step(run));
     }
 
     fn moved(&mut self, machine: &Machine, engine: usize, moved: &kvweft_core::Move, found: &mut Found) {

@@ -166,7 +166,7 @@ fn encode_op(op: &Op, place: u8, names: &mut Renamer, out: &mut Vec<u8>) {
                 out.extend(content.code().to_le_bytes());
             }
         }
-        Op::Record(op) => out.extend([1, names.transfer(op.transfer)]),
+        Op::Record(run) => out.extend([1, names.transfer(run.op.transfer)]),
         Op::Step(run) => {
             out.extend([2, run.done as u8, names.step(run.op.step)]);
             for item in &run.op.items {

@@ -1,6 +1,7 @@
 //! One engine of a world: a manager and the device under it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use kvweft_core::{
     Fence, FenceOn, Generation, LayerWait, MetadataSlot, Outcome, Part, Room, RuleSite, SendOp, StepId, TransferId,
@@ -13,7 +14,7 @@ use crate::ops::Op;
 /// A one-sided write, and how far it has come.
 #[derive(Clone, Debug)]
 pub(crate) struct NicRun {
-    pub(crate) op: SendOp,
+    pub(crate) op: Arc<SendOp>,
     pub(crate) begun: bool,
     /// What the cells being sent held when the NIC began to read them.
     pub(crate) seen: Vec<Content>,

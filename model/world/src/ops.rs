@@ -1,5 +1,7 @@
 //! Operations on streams, cut into small ones.
 
+use std::sync::Arc;
+
 use kvweft_core::{Component, CopyOp, RunStep, Stream};
 use kvweft_trace::Content;
 
@@ -11,13 +13,14 @@ pub(crate) enum Op {
     Copy(CopyRun),
     Step(StepRun),
     /// Events of a copy that are recorded on another stream than the copy runs on.
-    Record(CopyOp),
+    Record(RecordRun),
 }
 
 /// A copy between tiers, and how far it has come.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyRun {
-    pub(crate) op: CopyOp,
+    pub(crate) op: Arc<CopyOp>,
+    pub(crate) micros: Arc<[Micro]>,
     /// Small operations done.
     pub(crate) done: u16,
     /// What the cells being copied held when the copy began to read them, pair by pair.
@@ -27,8 +30,16 @@ pub(crate) struct CopyRun {
 /// A forward step, and how far it has come.
 #[derive(Clone, Debug)]
 pub(crate) struct StepRun {
-    pub(crate) op: RunStep,
+    pub(crate) op: Arc<RunStep>,
+    pub(crate) micros: Arc<[Micro]>,
     pub(crate) done: u16,
+}
+
+/// Events that are recorded on a stream of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordRun {
+    pub(crate) op: Arc<CopyOp>,
+    pub(crate) micros: Arc<[Micro]>,
 }
 
 /// The smallest thing a stream does. `pair` is set at the finest grain.
@@ -108,20 +119,22 @@ pub(crate) fn step_micros(op: &RunStep, config: &EngineConfig) -> Vec<Micro> {
     micros
 }
 
+/// The records of a copy whose events are not recorded where it runs.
+pub(crate) fn record_micros(op: &CopyOp, layers: u8) -> Vec<Micro> {
+    if op.record.is_none() {
+        return vec![Micro::Record { layer: None }];
+    }
+    let moved = (0..layers).filter(|&layer| op.parts.iter().any(|part| part.layers.has(layer)));
+    moved.map(|layer| Micro::Record { layer: Some(layer) }).collect()
+}
+
 impl Op {
     /// All small operations of this one.
-    pub(crate) fn micros(&self, config: &EngineConfig, grain: Grain) -> Vec<Micro> {
+    pub(crate) fn micros(&self) -> &Arc<[Micro]> {
         match self {
-            Op::Copy(run) => copy_micros(&run.op, config.layers, grain),
-            Op::Step(run) => step_micros(&run.op, config),
-            Op::Record(op) => {
-                let layers = (0..config.layers).filter(|&layer| op.parts.iter().any(|part| part.layers.has(layer)));
-                if op.record.is_some() {
-                    layers.map(|layer| Micro::Record { layer: Some(layer) }).collect()
-                } else {
-                    vec![Micro::Record { layer: None }]
-                }
-            }
+            Op::Copy(run) => &run.micros,
+            Op::Step(run) => &run.micros,
+            Op::Record(run) => &run.micros,
         }
     }
 

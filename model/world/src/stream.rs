@@ -5,7 +5,7 @@ use kvweft_trace::Content;
 
 use crate::config::Machine;
 use crate::engine::{FROM_FORWARD, FROM_LOAD, FROM_STORE, Hold, HoldOn, Report};
-use crate::ops::{CopyRun, Micro, Op, joins};
+use crate::ops::{CopyRun, Micro, Op, RecordRun, joins};
 use crate::properties;
 use crate::protocol::Protocol;
 use crate::world::{Found, LogEntry, World};
@@ -15,9 +15,9 @@ pub(crate) const WHOLE: Part = Part { rank: Rank(0), kind: PartKind::Whole, hand
 
 impl<P: Protocol> World<P> {
     /// What keeps the head of a stream back, if anything.
-    pub(crate) fn stream_hold(&self, machine: &Machine, engine: usize, stream: usize) -> Option<Hold> {
+    pub(crate) fn stream_hold(&self, engine: usize, stream: usize) -> Option<Hold> {
         let op = self.engines[engine].streams[stream].front()?;
-        let micros = op.micros(&machine.engines[engine], machine.grain);
+        let micros = op.micros();
         match micros.get(usize::from(op.done())) {
             Some(&micro) => self.micro_hold(engine, op, micro),
             None => self.first_hold(engine, op),
@@ -63,7 +63,7 @@ impl<P: Protocol> World<P> {
     /// The small operations that the head of a stream does next.
     pub(crate) fn next_micros(&self, machine: &Machine, engine: usize, stream: usize) -> Vec<Micro> {
         let Some(op) = self.engines[engine].streams[stream].front() else { return Vec::new() };
-        let micros = op.micros(&machine.engines[engine], machine.grain);
+        let micros = op.micros();
         let mut next: Vec<Micro> = Vec::new();
         for &micro in &micros[usize::from(op.done()).min(micros.len())..] {
             if let Some(&before) = next.last()
@@ -82,7 +82,7 @@ impl<P: Protocol> World<P> {
         for &micro in &next {
             self.run_micro(machine, engine, &mut op, micro, found);
         }
-        let total = op.micros(&machine.engines[engine], machine.grain).len();
+        let total = op.micros().len();
         let done = match &mut op {
             Op::Copy(run) => {
                 run.done += next.len() as u16;
@@ -105,7 +105,7 @@ impl<P: Protocol> World<P> {
         match op {
             Op::Copy(run) if run.op.record_on == run.op.stream => self.copy_reported(engine, &run.op),
             Op::Copy(_) => {}
-            Op::Record(op) => self.copy_reported(engine, &op),
+            Op::Record(run) => self.copy_reported(engine, &run.op),
             Op::Step(run) => self.engines[engine].reports[FROM_FORWARD].push_back(Report::Step(run.op.step)),
         }
     }
@@ -136,7 +136,10 @@ impl<P: Protocol> World<P> {
                 let seen = std::mem::take(&mut run.seen);
                 self.end_move(machine, (engine, engine), &run.op.pairs[pairs].to_vec(), moved, layer, &seen, found);
             }
-            (Op::Copy(CopyRun { op, .. }) | Op::Record(op), Micro::Record { layer: Some(layer) }) => {
+            (
+                Op::Copy(CopyRun { op, .. }) | Op::Record(RecordRun { op, .. }),
+                Micro::Record { layer: Some(layer) },
+            ) => {
                 let op = op.clone();
                 self.record(machine, engine, &op, layer, found);
             }

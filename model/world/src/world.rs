@@ -10,7 +10,6 @@ use kvweft_core::{
 use crate::config::Machine;
 use crate::engine::{Engine, EventSlotState, Report, SOURCES};
 use crate::memory::Memory;
-use crate::ops::{STREAMS, stream_index};
 use crate::properties::Violation;
 use crate::protocol::Protocol;
 
@@ -237,24 +236,19 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    /// Everything that can happen, in a fixed order. Fences that keep something back are noted in `held`.
-    pub fn enabled(&self, machine: &Machine, out: &mut Vec<Action>, held: &mut RuleSet) {
-        self.system_actions(machine, out, held);
+    /// Everything that can happen, in a fixed order.
+    pub fn enabled(&self, machine: &Machine, out: &mut Vec<Action>) {
+        self.system_actions(out);
         let busy = !out.is_empty();
         self.timer_actions(busy, out);
         self.environment_actions(machine, out);
     }
 
-    fn system_actions(&self, machine: &Machine, out: &mut Vec<Action>, held: &mut RuleSet) {
+    fn system_actions(&self, out: &mut Vec<Action>) {
         for (e, engine) in self.engines.iter().enumerate() {
-            for stream in STREAMS {
-                let index = stream_index(stream);
-                match self.stream_hold(machine, e, index) {
-                    Some(hold) => *held = held.with(hold.owed_to),
-                    None if !engine.streams[index].is_empty() => {
-                        out.push(Action::Stream { engine: e as u8, stream: index as u8 });
-                    }
-                    None => {}
+            for (stream, ops) in engine.streams.iter().enumerate() {
+                if !ops.is_empty() && self.stream_hold(e, stream).is_none() {
+                    out.push(Action::Stream { engine: e as u8, stream: stream as u8 });
                 }
             }
             for (source, reports) in engine.reports.iter().enumerate() {
@@ -264,9 +258,8 @@ impl<P: Protocol> World<P> {
             }
         }
         for (at, run) in self.engines[0].nic.iter().enumerate() {
-            match self.engines[0].unmet(&run.op.after).filter(|_| !run.begun) {
-                Some(fence) => *held = held.with(fence.owed_to),
-                None => out.push(Action::Nic { at: at as u8 }),
+            if run.begun || self.engines[0].unmet(&run.op.after).is_none() {
+                out.push(Action::Nic { at: at as u8 });
             }
         }
         for (link, messages) in self.links.iter().enumerate() {
@@ -448,6 +441,23 @@ impl<P: Protocol> World<P> {
         for engine in &mut self.engines {
             let touched = engine.manager.take_touched();
             merge(&mut found.touched, &touched);
+        }
+        self.note_holds(&mut found.held);
+    }
+
+    /// Notes every rule whose fence or wait keeps something back now.
+    fn note_holds(&self, held: &mut RuleSet) {
+        for (e, engine) in self.engines.iter().enumerate() {
+            for stream in 0..engine.streams.len() {
+                if let Some(hold) = self.stream_hold(e, stream) {
+                    *held = held.with(hold.owed_to);
+                }
+            }
+        }
+        for run in self.engines[0].nic.iter().filter(|run| !run.begun) {
+            if let Some(fence) = self.engines[0].unmet(&run.op.after) {
+                *held = held.with(fence.owed_to);
+            }
         }
     }
 

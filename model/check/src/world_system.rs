@@ -1,0 +1,108 @@
+//! A world as something to explore.
+
+use kvweft_core::machine::request::{RequestEvent, RequestState};
+use kvweft_core::machine::slot::{SlotEvent, SlotState};
+use kvweft_core::{RuleSet, RuleSite, Touched};
+use kvweft_world::{Action, Machine, Protocol, World};
+
+use crate::system::{Class, Found, Marks, System, Violation};
+
+/// A world whose managers speak [`Protocol`].
+pub struct WorldSystem<P> {
+    /// What is fixed about it.
+    pub machine: Machine,
+    /// The managers of its engines, as they start.
+    pub managers: Vec<P>,
+}
+
+/// The marks of a [`WorldSystem`]: rules that held something back, then cells of the two tables.
+pub mod marks {
+    use super::{Marks, RequestEvent, RequestState, RuleSet, RuleSite, SlotEvent, SlotState, Touched};
+
+    const REQUEST_CELLS: usize = 128;
+    const SLOT_CELLS: usize = REQUEST_CELLS + 16 * 16;
+
+    /// The mark of a rule that held something back.
+    pub fn held(at: RuleSite) -> usize {
+        at.index()
+    }
+
+    /// The mark of a cell of the request table.
+    pub fn request_cell(state: RequestState, event: RequestEvent) -> usize {
+        REQUEST_CELLS + state as usize * 16 + event as usize
+    }
+
+    /// The mark of a cell of the slot table.
+    pub fn slot_cell(state: SlotState, event: SlotEvent) -> usize {
+        SLOT_CELLS + state as usize * SlotEvent::ALL.len() + event as usize
+    }
+
+    pub(super) fn note(marks: &mut Marks, touched: &Touched, fences: RuleSet) {
+        for at in touched.held.union(fences).iter() {
+            marks.set(held(at));
+        }
+        for state in RequestState::ALL {
+            for event in RequestEvent::ALL {
+                if touched.request_cells[state as usize] >> event as u16 & 1 == 1 {
+                    marks.set(request_cell(state, event));
+                }
+            }
+        }
+        for state in SlotState::ALL {
+            for event in SlotEvent::ALL {
+                let bit = state as usize * SlotEvent::ALL.len() + event as usize;
+                if touched.slot_cells >> bit & 1 == 1 {
+                    marks.set(slot_cell(state, event));
+                }
+            }
+        }
+    }
+}
+
+thread_local! {
+    static NAMES: std::cell::RefCell<kvweft_core::Renamer> = std::cell::RefCell::default();
+}
+
+impl<P: Protocol> System for WorldSystem<P> {
+    type State = World<P>;
+    type Action = Action;
+
+    fn initial(&self) -> Vec<World<P>> {
+        vec![World::new(&self.machine, self.managers.clone())]
+    }
+
+    fn enabled(&self, state: &World<P>, out: &mut Vec<Action>) {
+        state.enabled(&self.machine, out);
+    }
+
+    fn step(&self, state: &mut World<P>, action: &Action, found: &mut Found) {
+        let mut seen = kvweft_world::Found::default();
+        state.step(&self.machine, *action, &mut seen);
+        marks::note(&mut found.marks, &seen.touched, seen.held);
+        found.violations.extend(seen.violations.into_iter().map(violation));
+    }
+
+    fn class(&self, state: &World<P>, action: &Action) -> Class {
+        match state.class(action) {
+            kvweft_world::Class::System => Class::System,
+            kvweft_world::Class::Timer => Class::Timer,
+            kvweft_world::Class::Environment => Class::Environment,
+        }
+    }
+
+    fn done(&self, state: &World<P>) -> bool {
+        state.done(&self.machine)
+    }
+
+    fn encode(&self, state: &World<P>, out: &mut Vec<u8>) {
+        NAMES.with_borrow_mut(|names| state.encode(names, out));
+    }
+
+    fn owed(&self, state: &World<P>) -> Vec<Violation> {
+        state.owed(&self.machine).into_iter().map(violation).collect()
+    }
+}
+
+fn violation(found: kvweft_world::Violation) -> Violation {
+    Violation { property: found.property, detail: found.detail }
+}
