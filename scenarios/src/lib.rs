@@ -24,6 +24,7 @@ macro_rules! files {
 pub const SCENARIOS: &[File] = files!("", ".toml";
     "abort-at-prefill",
     "abort-before-compute",
+    "abort-between-chunks",
     "abort-under-handover",
     "case-as-found",
     "case-copy-residual",
@@ -43,6 +44,7 @@ pub const SCENARIOS: &[File] = files!("", ".toml";
     "handover",
     "handover-in-chunks",
     "handover-of-a-loading-prefix",
+    "handover-queue",
     "head-of-line",
     "hold-and-wait",
     "late-abort",
@@ -64,6 +66,7 @@ pub const SCENARIOS: &[File] = files!("", ".toml";
     "reset-under-copies",
     "slow-handover",
     "split-under-copies",
+    "split-under-lease",
     "status-of-former-life",
     "step-of-former-life",
     "write-back",

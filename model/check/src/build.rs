@@ -66,7 +66,7 @@ pub fn build_with(
         let prompt = walk(&request.prompt);
         let output = walk(&request.output);
         let after = request.after.iter().map(|name| position(scenario, name)).collect();
-        scripts.push(Script { name: request.name.clone(), prompt, output, after, retries: request.retries as u8 });
+        scripts.push(Script { name: request.name.clone(), prompt, output, after, priority: request.priority as u8, retries: request.retries as u8 });
     }
     let configs = configs(scenario, drops, order);
     let machine = Machine {

@@ -351,7 +351,7 @@ impl<'a, S: System> Search<'a, S> {
             for &index in &finding.tail {
                 let target = self.visited.fingerprints()[index as usize];
                 steps.push(trace::follow(self.system, &mut state, target, |found| {
-                    !self.options.ends_at(&found.violations)
+                    !self.options.ends_at(self.system, &found.violations)
                 }));
             }
             Trace {

@@ -81,6 +81,13 @@ pub trait System: Sync {
     fn done(&self, state: &Self::State) -> bool;
     /// Appends the canonical encoding of `state`: equal bytes mean the same state up to renaming of ids.
     fn encode(&self, state: &Self::State, out: &mut Vec<u8>);
+    /// Whether the search goes on behind a step that broke this: what is broken is seen, and the state is worth exploring.
+    /// If not (the default), the state behind such a step is left alone: see
+    /// [`Options::expand_violating`](crate::explore::Options::expand_violating).
+    fn survives(&self, violation: &Violation) -> bool {
+        let _ = violation;
+        false
+    }
     /// What is still owed in `state` when nothing more can happen there: one violation per liveness property that the
     /// end state breaks (a request without an answer, a page that never returned). Called on stuck states alone.
     fn owed(&self, state: &Self::State) -> Vec<Violation> {

@@ -98,6 +98,8 @@ pub struct Submit<'a> {
     pub tail_tokens: u32,
     /// At most so many tokens will be generated.
     pub output_tokens: u32,
+    /// Requests of a higher priority are considered first.
+    pub priority: u8,
 }
 
 /// How a copy, a send or a part of one ended.

@@ -159,6 +159,9 @@ pub(crate) struct Tree {
     /// Pages of unheld resident nodes, by tier: what eviction can give at most.
     pub(crate) reclaimable: [u32; 2],
     counted: Vec<[bool; 2]>,
+    /// Linked resident nodes that only a lease keeps from eviction, by tier.
+    pub(crate) withheld: [u32; 2],
+    was_withheld: Vec<[bool; 2]>,
     /// With the rule that eviction skips leased nodes dropped, leased nodes are candidates too.
     pub(crate) evict_leased: [bool; 2],
 }
@@ -172,6 +175,8 @@ impl Tree {
             lru: [Lru { first: NIL, last: NIL }; 2],
             reclaimable: [0; 2],
             counted: Vec::new(),
+            withheld: [0; 2],
+            was_withheld: Vec::new(),
             evict_leased,
         }
     }
@@ -189,6 +194,7 @@ impl Tree {
         let id = self.unused.pop().unwrap_or_else(|| {
             self.nodes.push(Node::default());
             self.counted.push([false; 2]);
+            self.was_withheld.push([false; 2]);
             self.nodes.len() as u32 - 1
         });
         let node = &mut self.nodes[id as usize];
@@ -374,6 +380,7 @@ impl Tree {
             let open =
                 node.linked && node.is(tier, Residence::Resident) && (self.evict_leased[t] || !node.held_in(tier));
             let listed = open && node.child_in[t] == 0;
+            let withheld = node.linked && node.is(tier, Residence::Resident) && node.held_in(tier);
             let (was_listed, pages) = (node.listed[t], node.pages[t].len() as u32);
             if open != self.counted[id as usize][t] {
                 self.counted[id as usize][t] = open;
@@ -382,6 +389,10 @@ impl Tree {
                 } else {
                     self.reclaimable[t] -= pages;
                 }
+            }
+            if withheld != self.was_withheld[id as usize][t] {
+                self.was_withheld[id as usize][t] = withheld;
+                self.withheld[t] = if withheld { self.withheld[t] + 1 } else { self.withheld[t] - 1 };
             }
             if listed && !was_listed {
                 self.push(id, t);
@@ -397,6 +408,9 @@ impl Tree {
             if self.counted[id as usize][t] {
                 self.counted[id as usize][t] = false;
                 self.reclaimable[t] -= self.node(id).pages[t].len() as u32;
+            }
+            if core::mem::replace(&mut self.was_withheld[id as usize][t], false) {
+                self.withheld[t] -= 1;
             }
             if self.node(id).listed[t] {
                 self.remove(id, t);

@@ -25,6 +25,8 @@ pub struct Script {
     pub output: Vec<u16>,
     /// Requests that must have ended before it is submitted.
     pub after: Vec<usize>,
+    /// Requests of a higher priority are considered first.
+    pub priority: u8,
     /// How often the client submits it again once it has ended without an answer.
     pub retries: u8,
 }

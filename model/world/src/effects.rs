@@ -79,7 +79,7 @@ impl<P: Protocol> World<P> {
             if state.queued.is_none_or(|queued| newer(record.generation, queued)) {
                 state.queued = Some(record.generation);
             }
-            state.recorded.iter_mut().for_each(|recorded| *recorded = None);
+            state.flags.iter_mut().for_each(|flag| *flag = false);
         }
         let op = Arc::new(op);
         let layers = machine.engines[engine].layers;

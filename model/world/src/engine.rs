@@ -40,8 +40,11 @@ pub(crate) const FROM_NIC: usize = 3;
 pub(crate) struct EventSlotState {
     /// The newest generation whose records are queued.
     pub(crate) queued: Option<Generation>,
-    /// What was recorded for each layer since the slot was last handed out.
+    /// The newest generation that was recorded for each layer: what a wait that names its generation looks at.
     pub(crate) recorded: Vec<Option<Generation>>,
+    /// Whether anything was recorded for each layer since the slot was last handed out: all that a wait without a
+    /// generation can look at.
+    pub(crate) flags: Vec<bool>,
 }
 
 /// One engine.
@@ -78,10 +81,10 @@ impl<P> Engine<P> {
 
     /// Whether the events that a layer wait means have been recorded.
     pub(crate) fn landed(&self, wait: &LayerWait, layer: u8) -> bool {
-        let recorded = self.events[usize::from(wait.slot.0)].recorded[usize::from(layer)];
+        let slot = &self.events[usize::from(wait.slot.0)];
         match wait.generation {
-            Some(generation) => recorded.is_some_and(|r| !newer(generation, r)),
-            None => recorded.is_some(),
+            Some(generation) => slot.recorded[usize::from(layer)].is_some_and(|r| !newer(generation, r)),
+            None => slot.flags[usize::from(layer)],
         }
     }
 }

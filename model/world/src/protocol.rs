@@ -60,6 +60,7 @@ impl Protocol for Manager {
             Input::Preempt { request } => {
                 matches!(self.state_of(*request), Some(RequestState::Ready | RequestState::Running))
             }
+            Input::Submit(submit) => matches!(self.state_of(submit.request), None | Some(RequestState::Ended)),
             Input::Finish { request, .. } => self.state_of(*request) == Some(RequestState::Idle),
             _ => true,
         }

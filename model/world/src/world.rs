@@ -210,7 +210,11 @@ impl<P: Protocol> World<P> {
             reports: std::array::from_fn::<_, SOURCES, _>(|_| VecDeque::new()),
             memory: Memory::new(config.pages, config.units.len()),
             events: vec![
-                EventSlotState { queued: None, recorded: vec![None; usize::from(config.layers)] };
+                EventSlotState {
+                    queued: None,
+                    recorded: vec![None; usize::from(config.layers)],
+                    flags: vec![false; usize::from(config.layers)],
+                };
                 usize::from(config.event_slots)
             ],
             metadata: vec![None; config.metadata_rows as usize],
@@ -299,7 +303,7 @@ impl<P: Protocol> World<P> {
             let client = &self.clients[request];
             let first = client.submissions == 0 && script.after.iter().all(|&other| self.over(other));
             let again =
-                client.submissions > 0 && client.submissions <= script.retries && client.open == 0 && !client.finished;
+                client.submissions > 0 && client.submissions <= script.retries && client.open == 0 && !client.finished && self.forgotten(request);
             if first || again {
                 out.push(Action::Submit { request: request as u8 });
             }
@@ -346,6 +350,13 @@ impl<P: Protocol> World<P> {
                 }
             }
         }
+    }
+
+    /// Whether every engine would take the request again: nothing of its former life is under way.
+    fn forgotten(&self, request: usize) -> bool {
+        let submit =
+            Submit { request: RequestId(request as u32), room: None, blocks: &[], tail_tokens: 0, output_tokens: 0, priority: 0 };
+        self.engines.iter().all(|engine| engine.manager.accepts(&Input::Submit(submit)))
     }
 
     fn over(&self, request: usize) -> bool {
@@ -479,6 +490,7 @@ impl<P: Protocol> World<P> {
             blocks: &blocks,
             tail_tokens: 0,
             output_tokens: script.output.len() as u32,
+            priority: script.priority,
         };
         for engine in (0..machine.engines.len() as u8).rev() {
             self.input(machine, engine, Input::Submit(submit), found);

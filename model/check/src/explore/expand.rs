@@ -155,11 +155,14 @@ impl<'a, S: System> Expander<'a, S> {
         self.system.step(&mut next, action, &mut found);
         into.transitions += 1;
         into.marks.unite(&found.marks);
-        if !found.violations.is_empty() && self.record(found.violations, (parent, position), into) {
-            into.stopped = self.options.stop_at_first;
-            if !self.options.expand_violating {
-                self.spare = Some(next);
-                return Target::Exit;
+        if !found.violations.is_empty() {
+            let ends = self.options.ends_at(self.system, &found.violations);
+            if self.record(found.violations, (parent, position), into) {
+                into.stopped = self.options.stop_at_first;
+                if ends {
+                    self.spare = Some(next);
+                    return Target::Exit;
+                }
             }
         }
         self.encoding.clear();

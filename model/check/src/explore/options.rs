@@ -1,6 +1,6 @@
 //! What to explore, how far, and with what.
 
-use crate::system::Violation;
+use crate::system::{System, Violation};
 
 /// How a search is run. Apart from its limits, no option changes a count or a trace by way of timing: the same options
 /// give the same outcome at any number of threads.
@@ -22,17 +22,22 @@ pub struct Options {
     pub stop_at_first: bool,
     /// Judge liveness when the search has seen every state.
     pub liveness: bool,
-    /// Whether the search goes on through a step that broke a wanted property. If not (the default), such a step is
-    /// counted and gives its trace, but the state behind it is neither stored nor explored on account of that step:
-    /// whatever goes wrong after a corruption is not evidence of a second fault. Liveness takes such a step for a way
-    /// out, since what would have come after it is unknown.
+    /// Whether the search goes on through every step that broke a wanted property. If not (the default), it goes on only
+    /// where the system [survives](crate::system::System::survives) what was broken. Any other such step is counted and
+    /// gives its trace, but the state behind it is neither stored nor explored on account of that step, and liveness
+    /// takes it for a way out: what would have come after it is unknown.
     pub expand_violating: bool,
 }
 
 impl Options {
     /// Whether the search leaves the system at a step that broke `violations`.
-    pub(crate) fn ends_at<'a>(&self, violations: impl IntoIterator<Item = &'a Violation>) -> bool {
-        !self.expand_violating && violations.into_iter().any(|violation| self.want.wants(violation.property))
+    pub(crate) fn ends_at<'a, S: System>(
+        &self,
+        system: &S,
+        violations: impl IntoIterator<Item = &'a Violation>,
+    ) -> bool {
+        let ends = |violation: &Violation| self.want.wants(violation.property) && !system.survives(violation);
+        !self.expand_violating && violations.into_iter().any(ends)
     }
 }
 

@@ -71,7 +71,7 @@ pub fn load(path: &Path, names: &Names<'_>) -> Result<Scenario, Errors> {
     parse(&text.name, &text.text, names, &Beside { folder })
 }
 
-/// Loads every `*.toml` directly in a folder, sorted by file name.
+/// Loads every `*.toml` directly in a folder but `Cargo.toml`, sorted by file name.
 ///
 /// # Errors
 /// When the folder cannot be read or has no scenario, and everything that is wrong with its files.
@@ -87,7 +87,9 @@ pub fn load_folder(path: &Path, names: &Names<'_>) -> Result<Vec<Scenario>, Erro
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
-        if file.extension().is_some_and(|extension| extension == "toml") && file.is_file() {
+        // The folder may be a crate: its manifest is no scenario.
+        let manifest = file.file_name().is_some_and(|name| name == "Cargo.toml");
+        if file.extension().is_some_and(|extension| extension == "toml") && file.is_file() && !manifest {
             files.push(file);
         }
     }

@@ -56,7 +56,8 @@ fn request(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<Placed> {
     let output = reader.names(table, "output", 16);
     let after = reader.names(table, "after", 24);
     let retries = reader.integer(table, "retries");
-    let (name, retries) = (name?, retries?);
+    let priority = reader.integer(table, "priority");
+    let (name, retries, priority) = (name?, retries?, priority?);
     let values = |list: Vec<At<String>>| list.into_iter().map(|at| at.value).collect::<Vec<_>>();
     Some(Placed {
         span: table.span.clone(),
@@ -68,6 +69,7 @@ fn request(reader: &mut Reader<'_>, table: &Table<'_>) -> Option<Placed> {
             output: values(output),
             after: values(after),
             retries: retries.value as u32,
+            priority: priority.value as u32,
         },
     })
 }

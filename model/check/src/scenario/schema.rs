@@ -197,6 +197,7 @@ pub const KEYS: &[Key] = &[
     optional("request", "output", list("block names", 0, 64), Default::Empty),
     optional("request", "after", list("request names", 0, 8), Default::Empty),
     optional("request", "retries", integer(0, 4), Default::Integer(0)),
+    optional("request", "priority", integer(0, 9), Default::Integer(0)),
     required("requests", "from", Kind::Section),
     required("requests.from", "file", Kind::Line { chars_max: 200 }),
     required("requests.from", "format", Kind::OneOf(LogFormat::NAMES)),

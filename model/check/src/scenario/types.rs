@@ -117,6 +117,8 @@ pub struct Request {
     pub after: Vec<String>,
     /// How often the client may submit it again after an abort.
     pub retries: u32,
+    /// Requests of a higher priority are considered first.
+    pub priority: u32,
 }
 
 /// Where imported requests come from.

@@ -142,6 +142,7 @@ pub const fn next(state: RequestState, event: RequestEvent) -> Next<RequestState
         (S::Ready | S::Running, E::Preempt) => Next::To(S::Queued),
         (_, E::Preempt) => Next::Never("the preemption is rejected: there is nothing to take, or the peer needs it"),
         (S::Idle, E::Stop) => Next::Never("no step of it is in flight and its cache has arrived"),
+        (S::Bootstrapping, E::Stop) => Next::Never("nothing can be outstanding before its pages are named"),
         (S::Draining | S::Ended, E::Stop) => Next::Never("it has ended for its client"),
         (_, E::Stop) => Next::To(S::Draining),
         (S::Ended, E::End) => Next::Stay("it has ended"),

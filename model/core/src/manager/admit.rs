@@ -116,6 +116,7 @@ impl Manager {
             self.unlease(found.node, Lease::Load);
         }
         if !fits {
+            self.note_reserved(needed, needed - out_pages);
             if found.node != NIL {
                 self.unlease(found.node, Lease::Request);
             }
@@ -128,6 +129,14 @@ impl Manager {
             self.send_cached(index, found.blocks);
         }
         true
+    }
+
+    /// Notes where only the pages of the answer kept a request from being admitted.
+    fn note_reserved(&mut self, needed: u32, at_once: u32) {
+        let room = self.pools[0].free_pages() + self.tree.reclaimable[0];
+        if at_once <= room && room < needed {
+            self.held(Rule::ReserveBeforeHold.at(Site::Admit));
+        }
     }
 
     fn take_all(&mut self, index: u32, found: Found, own_pages: u32, out_pages: u32) {

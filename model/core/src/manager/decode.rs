@@ -247,6 +247,7 @@ impl Manager {
         match (timer.wait, request.state) {
             (Wait::Receive, RequestState::Waiting) => {
                 let at = Rule::CompletionBeforeDeadline.at(Site::Receive);
+                self.held(Rule::WaitsAreBounded.at(Site::Receive));
                 if self.keeps(at) && !polled {
                     self.emit(Effect::Poll(timer));
                 } else {
@@ -259,6 +260,7 @@ impl Manager {
                 }
             }
             (Wait::Drain, RequestState::Draining) => {
+                self.held(Rule::WaitsAreBounded.at(Site::Drain));
                 self.tell_abort(index);
                 self.arm(index, Wait::Drain, Site::Drain);
             }

@@ -368,7 +368,8 @@ impl Manager {
         }
         let event = if config.role == Role::Prefill { RequestEvent::SubmitForPeer } else { RequestEvent::Submit };
         self.apply(index, event);
-        self.order.push(index);
+        let place = self.order.iter().position(|&other| self.requests[other as usize].priority < submit.priority);
+        self.order.insert(place.unwrap_or(self.order.len()), index);
         self.woken = true;
         Ok(())
     }

@@ -120,6 +120,9 @@ impl Manager {
     /// Makes `pages` of `tier` free, evicting what may be evicted. False where that is not possible now.
     pub(super) fn make_room(&mut self, tier: Tier, pages: u32) -> bool {
         let t = tier.0 as usize;
+        if self.pools[t].free_pages() < pages {
+            self.note_withheld(tier);
+        }
         let coming = coming_now(self, tier);
         if self.pools[t].free_pages() + self.tree.reclaimable[t] + coming < pages {
             return false;
@@ -129,6 +132,20 @@ impl Manager {
             self.evict(victim, tier);
         }
         self.pools[t].free_pages() >= pages
+    }
+
+    /// Notes the rules that keep pages from being evicted while somebody needs room.
+    fn note_withheld(&mut self, tier: Tier) {
+        if self.tree.withheld[usize::from(tier.0)] == 0 {
+            return;
+        }
+        self.held(Rule::EvictSkipsLeased.at(if tier == Tier::DEVICE { Site::Device } else { Site::Host }));
+        let pinned = |transfer: &super::records::Transfer| {
+            transfer.leased && matches!(transfer.kind, super::TransferKind::Load(..))
+        };
+        if tier == Tier::HOST && self.ledger.iter().any(pinned) {
+            self.held(Rule::PinUntilLoaded.at(Site::Reload));
+        }
     }
 
     /// Evicts a node from a tier, or starts to write it back; then its pages come later.

@@ -19,6 +19,7 @@ pub(crate) struct Request {
     pub(crate) state: RequestState,
     pub(crate) room: Option<Room>,
     pub(crate) answered: bool,
+    pub(crate) priority: u8,
     /// Hashes of the full blocks of the prompt.
     pub(crate) blocks: Vec<BlockHash>,
     pub(crate) prompt_tokens: u32,
@@ -74,6 +75,7 @@ impl Request {
             state: RequestState::Ended,
             room: None,
             answered: false,
+            priority: 0,
             blocks: Vec::new(),
             prompt_tokens: 0,
             output_tokens: 0,
@@ -103,6 +105,7 @@ impl Request {
         self.life = Life(self.life.0 + 1);
         self.room = submit.room;
         self.answered = false;
+        self.priority = submit.priority;
         self.blocks.clear();
         self.blocks.extend_from_slice(submit.blocks);
         self.prompt_tokens = prompt_tokens;

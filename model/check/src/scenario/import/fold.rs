@@ -38,6 +38,7 @@ pub(super) fn folded(taken: &Taken, blocks_max: Option<usize>) -> Imported {
             output: decodes.then(|| format!("out{outputs}")).into_iter().collect(),
             after: logged.after.iter().cloned().collect(),
             retries: 0,
+            priority: 0,
         });
     }
     let real: BTreeSet<&BlockId> = taken.requests.iter().flat_map(|logged| &logged.blocks).collect();
