@@ -9,7 +9,7 @@ fn main() {
         for drops in [scenario_drops(&s), kvweft_core::RuleSet::EMPTY] {
             let sys = build(&s, drops);
             let t = std::time::Instant::now();
-            let o = explore(&sys, &Options { threads: 1, expand_violating: true, states_max: 2_000_000, ..Options::default() });
+            let o = explore(&sys, &Options { threads: 1, states_max: 2_000_000, ..Options::default() });
             println!("{} drops={:?} {:?} {:?} {:.2}s {:.0} tr/s", s.name, drops.iter().map(|r| r.to_string()).collect::<Vec<_>>(), o.verdict, o.counts, t.elapsed().as_secs_f64(), o.counts.transitions as f64 / t.elapsed().as_secs_f64());
             for tr in &o.traces {
                 println!("  {} : {}  len {} doom {:?}", tr.violation.property, tr.violation.detail, tr.steps.len(), tr.dooming_step);
