@@ -65,6 +65,7 @@ pub const SCENARIOS: &[File] = files!("", ".toml";
     "reset-of-decode",
     "reset-under-copies",
     "slow-handover",
+    "slow-queue",
     "split-under-copies",
     "split-under-lease",
     "status-of-former-life",

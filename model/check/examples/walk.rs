@@ -14,7 +14,13 @@ fn main() {
         w.enabled(&sys.machine, &mut acts);
         let texts: Vec<_> = acts.iter().map(|a| w.describe(&sys.machine, *a, &names)).collect();
         let hit = texts.iter().position(|d| format!("{} {}", d.actor, d.ops.join("; ")).contains(&word));
-        let Some(hit) = hit else { println!("no {word} in:"); for d in texts { println!("   {} {}", d.actor, d.ops.join("; ")); } return };
+        let Some(hit) = hit else {
+            println!("no {word} in:");
+            for d in texts {
+                println!("   {} {}", d.actor, d.ops.join("; "));
+            }
+            return;
+        };
         let mut f = kvweft_world::Found::logging();
         w.step(&sys.machine, acts[hit], &mut f);
         let r = kvweft_world::World::<kvweft_core::Manager>::results(&sys.machine, &f.log.unwrap(), &mut names);

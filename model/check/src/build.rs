@@ -1,8 +1,8 @@
 //! From a scenario file to a world.
 
 use kvweft_core::{
-    AllocationOrder, Component, ComponentLayout, Config, Dtype, Geometry, LayerSet, Layout, Manager, Role,
-    RuleSet, Scale, UnknownRule, WritePolicy, parse_rule,
+    AllocationOrder, Component, ComponentLayout, Config, Dtype, Geometry, LayerSet, Layout, Manager, Role, RuleSet,
+    Scale, UnknownRule, WritePolicy, parse_rule,
 };
 use kvweft_world::{Budget, EngineConfig, Grain, Machine, PROPERTIES, Script, SubjectFault};
 
@@ -66,7 +66,14 @@ pub fn build_with(
         let prompt = walk(&request.prompt);
         let output = walk(&request.output);
         let after = request.after.iter().map(|name| position(scenario, name)).collect();
-        scripts.push(Script { name: request.name.clone(), prompt, output, after, priority: request.priority as u8, retries: request.retries as u8 });
+        scripts.push(Script {
+            name: request.name.clone(),
+            prompt,
+            output,
+            after,
+            priority: request.priority as u8,
+            retries: request.retries as u8,
+        });
     }
     let configs = configs(scenario, drops, order);
     let machine = Machine {

@@ -136,10 +136,7 @@ impl<P: Protocol> World<P> {
                 let seen = std::mem::take(&mut run.seen);
                 self.end_move(machine, (engine, engine), &run.op.pairs[pairs].to_vec(), moved, layer, &seen, found);
             }
-            (
-                Op::Copy(CopyRun { op, .. }) | Op::Record(RecordRun { op, .. }),
-                Micro::Record { layer: Some(layer) },
-            ) => {
+            (Op::Copy(CopyRun { op, .. }) | Op::Record(RecordRun { op, .. }), Micro::Record { layer: Some(layer) }) => {
                 let op = op.clone();
                 self.record(machine, engine, &op, layer, found);
             }

@@ -302,8 +302,11 @@ impl<P: Protocol> World<P> {
         for (request, script) in machine.scripts.iter().enumerate() {
             let client = &self.clients[request];
             let first = client.submissions == 0 && script.after.iter().all(|&other| self.over(other));
-            let again =
-                client.submissions > 0 && client.submissions <= script.retries && client.open == 0 && !client.finished && self.forgotten(request);
+            let again = client.submissions > 0
+                && client.submissions <= script.retries
+                && client.open == 0
+                && !client.finished
+                && self.forgotten(request);
             if first || again {
                 out.push(Action::Submit { request: request as u8 });
             }
@@ -354,8 +357,14 @@ impl<P: Protocol> World<P> {
 
     /// Whether every engine would take the request again: nothing of its former life is under way.
     fn forgotten(&self, request: usize) -> bool {
-        let submit =
-            Submit { request: RequestId(request as u32), room: None, blocks: &[], tail_tokens: 0, output_tokens: 0, priority: 0 };
+        let submit = Submit {
+            request: RequestId(request as u32),
+            room: None,
+            blocks: &[],
+            tail_tokens: 0,
+            output_tokens: 0,
+            priority: 0,
+        };
         self.engines.iter().all(|engine| engine.manager.accepts(&Input::Submit(submit)))
     }
 

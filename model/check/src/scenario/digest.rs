@@ -33,7 +33,11 @@ impl Scenario {
         for r in &self.requests {
             let lists = [&r.prompt, &r.output, &r.after].map(|list| list.join(","));
             let [prompt, output, after] = &lists;
-            line(&mut out, "request", format_args!("{} [{prompt}] [{output}] [{after}] {} {}", r.name, r.retries, r.priority));
+            line(
+                &mut out,
+                "request",
+                format_args!("{} [{prompt}] [{output}] [{after}] {} {}", r.name, r.retries, r.priority),
+            );
         }
         let f = &self.faults;
         for abort in &f.abort {

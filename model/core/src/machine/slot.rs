@@ -76,7 +76,9 @@ pub const fn next(state: SlotState, event: SlotEvent) -> Next<SlotState> {
         (S::Resident, E::Fill) => Next::Never("a complete page is never written again in the same life"),
         (S::Draining, E::Fill) => Next::Never("nobody owns it who could ask for a write"),
         (S::Draining, E::Complete) => Next::Stay("the operation has stopped; nobody will read the result"),
-        (S::Reserved, E::Drain) => Next::Never("only a copy outlives an owner, and copies are of pages that were filled"),
+        (S::Reserved, E::Drain) => {
+            Next::Never("only a copy outlives an owner, and copies are of pages that were filled")
+        }
         (S::Filling | S::Resident, E::Drain) => Next::To(S::Draining),
         (S::Draining, E::Drain) => Next::Never("the owner leaves once"),
         (S::Reserved | S::Filling | S::Resident | S::Draining, E::Release) => Next::To(S::Free),

@@ -80,7 +80,8 @@ pub(crate) mod testing {
             metadata_rows: 1,
             event_slots: 1,
         };
-        let script = Script { name: "r1".into(), prompt: vec![0, 1], output: vec![], after: vec![], priority: 0, retries: 0 };
+        let script =
+            Script { name: "r1".into(), prompt: vec![0, 1], output: vec![], after: vec![], priority: 0, retries: 0 };
         Machine {
             engines: vec![engine],
             scripts: vec![script],

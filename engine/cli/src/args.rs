@@ -1,0 +1,207 @@
+//! The arguments, as clap reads them.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Model checker for the cache and transfer concurrency of LLM servers.
+#[derive(Debug, Parser)]
+#[command(name = "kvweft", version, about, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 inconclusive.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Explore scenarios exhaustively: the built-in suite if none is named.
+    Check(Check),
+    /// Step through a trace and show what each step changes.
+    Replay(Replay),
+    /// Make a trace shorter while it still violates its property.
+    Shrink(Shrink),
+    /// Walk a world by hand, and ask why an action is not possible.
+    Step(Step),
+    /// Draw a trace.
+    Render(Render),
+    /// Say what there is, one line each.
+    List(List),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page.
+    Man,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// Built-in scenarios by name, scenario files, or folders of them.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenarios: Vec<String>,
+    /// Drop this rule, everywhere or at one site, in place of what the scenarios drop. May be given several times.
+    #[arg(long, value_name = "RULE[@SITE]")]
+    pub(crate) drop: Vec<String>,
+    /// Keep every rule, in place of what the scenarios drop.
+    #[arg(long, conflicts_with = "drop")]
+    pub(crate) all_rules: bool,
+    /// Check this property only. May be given several times.
+    #[arg(long, value_name = "PROPERTY")]
+    pub(crate) only: Vec<String>,
+    /// Only scenarios with this tag.
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// How finely operations are cut into steps, in place of what the scenarios say.
+    #[arg(long)]
+    pub(crate) grain: Option<Grain>,
+    /// Give up after so many states of one world.
+    #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_states: u64,
+    /// Give up when the tables of one world grow beyond this, for instance 512M or 4G.
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size)]
+    pub(crate) max_memory: u64,
+    /// Worker threads. Changes nothing but the speed. The default is one a core.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: Option<u16>,
+    /// Keep whole encodings in place of 128-bit fingerprints: slower, and exact.
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Write every counterexample to this folder, as a trace and drawn as lanes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Replay {
+    /// The trace file.
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// Where to replay it.
+    #[arg(long, default_value = "model")]
+    pub(crate) on: On,
+    /// The scenario file, where the trace is not of a built-in scenario.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Replay with every rule on, to see what stands in the way.
+    #[arg(long)]
+    pub(crate) all_rules: bool,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Shrink {
+    /// The trace file.
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// The scenario file, where the trace is not of a built-in scenario.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Write the shorter trace here in place of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Step {
+    /// A built-in scenario by name, or a scenario file.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: String,
+    /// Drop this rule, everywhere or at one site, in place of what the scenario drops. May be given several times.
+    #[arg(long, value_name = "RULE[@SITE]")]
+    pub(crate) drop: Vec<String>,
+    /// Keep every rule, in place of what the scenario drops.
+    #[arg(long, conflicts_with = "drop")]
+    pub(crate) all_rules: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Render {
+    /// The trace file.
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// As lanes in text, or as a graph for Graphviz.
+    #[arg(long = "as", default_value = "text")]
+    pub(crate) as_: As,
+    /// The scenario file, where the trace is not of a built-in scenario.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// What to list.
+    pub(crate) what: What,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs: versioned JSON.
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Grain {
+    /// Each write has a begin and an end per layer and component.
+    Default,
+    /// Page by page, every small operation by itself.
+    Finest,
+    /// One step a copy; hides torn reads.
+    Atomic,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum On {
+    /// The symbolic world.
+    Model,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum As {
+    /// Lanes, one column an actor.
+    Text,
+    /// A graph for Graphviz.
+    Dot,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum What {
+    /// The built-in scenarios.
+    Scenarios,
+    /// The rules, their sites and what they oblige to.
+    Rules,
+    /// The properties.
+    Properties,
+    /// The model geometries.
+    Models,
+    /// The cells of the manager's tables that can never be reached, and why.
+    Cells,
+}
+
+/// A number of bytes with an optional K, M or G behind it.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    let number: u64 =
+        digits.parse().map_err(|_| "expected a number with an optional K, M or G, as in 512M".to_owned())?;
+    match number.checked_mul(unit) {
+        Some(0) => Err("expected at least one byte".to_owned()),
+        Some(bytes) => Ok(bytes),
+        None => Err("the number is too large".to_owned()),
+    }
+}

@@ -1,0 +1,285 @@
+//! `kvweft check`.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use kvweft_check::explore::{Options, Outcome, Progress, Verdict};
+use kvweft_check::lanes;
+use kvweft_check::record::replay;
+use kvweft_check::scenario::{self, Scenario};
+use kvweft_check::system::Marks;
+use kvweft_check::verdict::{Cause, Report, Settings, check};
+use kvweft_core::RuleSet;
+use kvweft_world::Action;
+
+use crate::args::{self, Format, Grain};
+use crate::coverage::Coverage;
+use crate::failure::Failure;
+use crate::{input, json, table};
+
+/// Runs the command.
+pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
+    let settings = settings(args)?;
+    let scenarios = input::scenarios(&args.scenarios, args.tag.as_deref())?;
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
+    }
+    let whole_suite = args.scenarios.is_empty() && args.tag.is_none();
+    let started = Instant::now();
+    let mut reports = Vec::new();
+    let mut bench = Bench::default();
+    for (at, scenario) in scenarios.iter().enumerate() {
+        let shown = Shown::new(at + 1, scenarios.len(), &scenario.name);
+        let begun = Instant::now();
+        let report = check(scenario, &settings, &|progress| shown.show(progress));
+        shown.clear();
+        bench.add(&report, begun.elapsed());
+        if let Some(folder) = &args.out {
+            write_causes(folder, scenario, &report)?;
+        }
+        reports.push(report);
+    }
+    let coverage = (whole_suite && args.drop.is_empty() && args.only.is_empty()).then(|| coverage(&reports));
+    match args.format {
+        Format::Text => print!("{}", text(&scenarios, &reports, coverage.as_ref(), &settings)),
+        Format::Json => println!("{}", json::reports(&scenarios, &reports)),
+    }
+    eprintln!("{}", bench.text(started.elapsed()));
+    Ok(exit_code(&reports, coverage.as_ref()))
+}
+
+fn settings(args: &args::Check) -> Result<Settings, Failure> {
+    let drop = match (args.drop.is_empty(), args.all_rules) {
+        (true, false) => None,
+        (true, true) => Some((Vec::new(), RuleSet::EMPTY)),
+        (false, _) => Some((args.drop.clone(), input::rules(&args.drop)?)),
+    };
+    let mut explore = Options { states_max: args.max_states, table_bytes_max: args.max_memory, ..Options::default() };
+    explore.exact = args.exact;
+    if let Some(threads) = args.threads {
+        explore.threads = usize::from(threads);
+    }
+    let grain = args.grain.map(|grain| match grain {
+        Grain::Default => scenario::Grain::Default,
+        Grain::Finest => scenario::Grain::Finest,
+        Grain::Atomic => scenario::Grain::Atomic,
+    });
+    Ok(Settings { explore, drop, only: input::properties(&args.only)?, grain })
+}
+
+fn exit_code(reports: &[Report], coverage: Option<&Coverage>) -> ExitCode {
+    let unexpected = reports.iter().any(|report| !report.unexpected.is_empty());
+    let uncovered = coverage.is_some_and(|coverage| !coverage.complete());
+    if unexpected || uncovered {
+        ExitCode::from(1)
+    } else if reports.iter().any(Report::inconclusive) {
+        ExitCode::from(3)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn coverage(reports: &[Report]) -> Coverage {
+    let mut marks = Marks::default();
+    for report in reports {
+        match &report.all_rules {
+            Some(all_rules) => marks.unite(&all_rules.marks),
+            None if report.drops.is_empty() => marks.unite(&report.as_written.marks),
+            None => {}
+        }
+    }
+    Coverage::of(&marks)
+}
+
+fn verdict(outcome: &Outcome<Action>) -> String {
+    match outcome.verdict {
+        Verdict::Holds => "holds".to_owned(),
+        Verdict::Violated => "VIOLATED".to_owned(),
+        Verdict::Inconclusive { ran_out_of } => format!("ran out of {}", format!("{ran_out_of:?}").to_lowercase()),
+    }
+}
+
+fn text(scenarios: &[Scenario], reports: &[Report], coverage: Option<&Coverage>, settings: &Settings) -> String {
+    let mut rows = Vec::new();
+    for (scenario, report) in scenarios.iter().zip(reports) {
+        let all_rules = report.all_rules.as_ref();
+        let (all_verdict, all_states) = match all_rules {
+            Some(outcome) => (verdict(outcome), outcome.counts.states.to_string()),
+            None if report.drops.is_empty() => ("(the same)".to_owned(), String::new()),
+            None => ("-".to_owned(), String::new()),
+        };
+        rows.push(vec![
+            scenario.name.clone(),
+            verdict(&report.as_written),
+            report.as_written.counts.states.to_string(),
+            all_verdict,
+            all_states,
+            if report.unexpected.is_empty() { String::new() } else { "!".to_owned() },
+            report.violates().join(" "),
+        ]);
+    }
+    let dropped = if settings.drop.is_some() { "as asked" } else { "as written" };
+    let header = ["scenario", dropped, "states", "all rules", "states", "", "violates"];
+    let mut out = table::table(&header, &rows);
+    out.push('\n');
+    for (scenario, report) in scenarios.iter().zip(reports) {
+        for difference in &report.unexpected {
+            out += &format!("! {}: {difference}\n", scenario.name);
+        }
+        if let Some(import) = &scenario.import {
+            out += &format!("{}: {}\n", scenario.name, import.folding.note);
+        }
+    }
+    out += &causes_text(scenarios, reports);
+    out += &covers(scenarios, reports);
+    if let Some(coverage) = coverage {
+        out += &coverage.text();
+    }
+    if let Some((scenario, cause)) = showcase(scenarios, reports) {
+        out.push('\n');
+        out += &drawn(scenario, cause);
+    }
+    out
+}
+
+/// One line per property and minimal set of dropped rules, for few scenarios; the whole suite has `--out` for that.
+fn causes_text(scenarios: &[Scenario], reports: &[Report]) -> String {
+    if scenarios.len() > 4 {
+        return String::new();
+    }
+    let mut rows = Vec::new();
+    for (scenario, report) in scenarios.iter().zip(reports) {
+        for cause in &report.causes {
+            rows.push(vec![
+                scenario.name.clone(),
+                cause.trace.violation.property.to_owned(),
+                cause.trace.steps.len().to_string(),
+                if cause.drops.is_empty() { "(every rule on)".to_owned() } else { cause.drops.join(" ") },
+            ]);
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    table::table(&["scenario", "violates", "steps", "because of"], &rows) + "\n"
+}
+
+/// What a verdict that something holds covers.
+fn covers(scenarios: &[Scenario], reports: &[Report]) -> String {
+    let mut states = 0;
+    let mut worst = None;
+    for report in reports {
+        for outcome in report.all_rules.iter().chain([&report.as_written]) {
+            states += outcome.counts.states;
+            worst = worst.max(Some(outcome.miss.to_string()).filter(|miss| miss != "0"));
+        }
+    }
+    let requests = scenarios.iter().map(|scenario| scenario.requests.len()).max().unwrap_or(0);
+    let layers = scenarios.iter().map(|scenario| scenario.model.layers.len()).max().unwrap_or(0);
+    let pages = scenarios.iter().map(|scenario| scenario.world.device_pages).max().unwrap_or(0);
+    let miss =
+        worst.map_or("exact".to_owned(), |miss| format!("probability that a state was missed {miss} in any one"));
+    format!(
+        "every interleaving of {} worlds: {states} states; at most {requests} requests, {pages} device pages, {layers} layers; {miss}\n",
+        scenarios.len()
+    )
+}
+
+/// The counterexample that is drawn: the shortest read of wrong content, else the shortest of all.
+fn showcase<'a>(scenarios: &'a [Scenario], reports: &'a [Report]) -> Option<(&'a Scenario, &'a Cause)> {
+    let all =
+        scenarios.iter().zip(reports).flat_map(|(scenario, report)| report.causes.iter().map(move |c| (scenario, c)));
+    all.min_by_key(|(_, cause)| (cause.trace.violation.property != "reads-see-own-content", cause.trace.steps.len()))
+}
+
+fn drawn(scenario: &Scenario, cause: &Cause) -> String {
+    let drops = input::rules(&cause.drops).unwrap_or(RuleSet::EMPTY);
+    let system = kvweft_check::build::build(scenario, drops);
+    let memory = replay(&system, &cause.file).map(|done| done.steps.into_iter().map(|step| step.memory).collect());
+    lanes::draw(&cause.file, &memory.unwrap_or_else(|_| Vec::new()))
+}
+
+/// One trace and one drawing per property and minimal set of dropped rules.
+fn write_causes(folder: &Path, scenario: &Scenario, report: &Report) -> Result<(), Failure> {
+    for cause in &report.causes {
+        let mut name = format!("{}.{}", scenario.name, cause.trace.violation.property);
+        if report.drops.len() > 1 {
+            name += &format!(".{}", cause.drops.join("+"));
+        }
+        for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause))] {
+            let path = folder.join(format!("{name}.{extension}"));
+            std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
+        }
+    }
+    Ok(())
+}
+
+/// What it cost, for standard error.
+#[derive(Default)]
+struct Bench {
+    states: u64,
+    transitions: u64,
+    bytes: u64,
+    slowest: Option<(Duration, u64)>,
+}
+
+impl Bench {
+    fn add(&mut self, report: &Report, took: Duration) {
+        for outcome in report.all_rules.iter().chain([&report.as_written]) {
+            self.states += outcome.counts.states;
+            self.transitions += outcome.counts.transitions;
+            self.bytes += outcome.table_bytes;
+        }
+        let states = report.as_written.counts.states;
+        self.slowest = self.slowest.max(Some((took, states)));
+    }
+
+    fn text(&self, took: Duration) -> String {
+        let seconds = took.as_secs_f64().max(1e-9);
+        format!(
+            "{} states and {} transitions in {seconds:.1} s: {:.0} states/s, {:.0} transitions/s, {:.0} bytes a stored state",
+            self.states,
+            self.transitions,
+            self.states as f64 / seconds,
+            self.transitions as f64 / seconds,
+            self.bytes as f64 / self.states.max(1) as f64
+        )
+    }
+}
+
+/// Progress on standard error, where somebody is looking.
+struct Shown {
+    bar: Option<ProgressBar>,
+    name: String,
+    begun: Instant,
+}
+
+impl Shown {
+    fn new(at: usize, of: usize, name: &str) -> Shown {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("the template is fixed"));
+            bar
+        });
+        Shown { bar, name: format!("[{at}/{of}] {name}"), begun: Instant::now() }
+    }
+
+    fn show(&self, progress: &Progress) {
+        let Some(bar) = &self.bar else { return };
+        let rate = progress.states as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
+        bar.set_message(format!(
+            "{}  {} states, {rate:.0}/s, frontier {}, depth {}",
+            self.name, progress.states, progress.frontier, progress.depth
+        ));
+        bar.tick();
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! One file a command.
+
+pub(crate) mod check;
+pub(crate) mod list;
+pub(crate) mod meta;
+pub(crate) mod render;
+pub(crate) mod replay;
+pub(crate) mod shrink;
+pub(crate) mod step;

@@ -1,0 +1,196 @@
+//! What the explorer says of a scenario: as written, with all rules on, and which rules are to blame.
+
+use kvweft_core::{Manager, RuleSet};
+use kvweft_trace::TraceFile;
+use kvweft_world::Action;
+
+use crate::build::{CacheSystem, build_with, scenario_drops};
+use crate::explore::{Options, Outcome, Progress, Verdict, WantedProperties, explore_with};
+use crate::record::{Origin, record};
+use crate::scenario::{self, Scenario};
+use crate::trace::Trace;
+
+/// How scenarios are checked.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How each world is explored. The scenario's own limit on states applies as well.
+    pub explore: Options,
+    /// Rules to drop in place of those that the scenario drops, as texts and as a set.
+    pub drop: Option<(Vec<String>, RuleSet)>,
+    /// Check these properties only, in place of the scenario's choice.
+    pub only: Option<Vec<String>>,
+    /// Another grain than the scenario's.
+    pub grain: Option<scenario::Grain>,
+}
+
+/// A property broken by a minimal set of dropped rules.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    /// The rules, as `rule` or `rule@site`; empty if it is broken with every rule on.
+    pub drops: Vec<String>,
+    /// The shortest trace.
+    pub trace: Trace<Action>,
+    /// The trace in words.
+    pub file: TraceFile,
+}
+
+/// What was found out about a scenario.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The rules dropped as written, or by the caller.
+    pub drops: Vec<String>,
+    /// The search with those rules dropped.
+    pub as_written: Outcome<Action>,
+    /// The search with every rule on; `None` where nothing was dropped (it is the same search), or where the caller chose
+    /// the rules.
+    pub all_rules: Option<Outcome<Action>>,
+    /// One shortest trace per property and minimal set of dropped rules.
+    pub causes: Vec<Cause>,
+    /// Where the report differs from what the scenario expects.
+    pub unexpected: Vec<String>,
+}
+
+impl Report {
+    /// Whether a limit stopped one of the searches before it found anything.
+    pub fn inconclusive(&self) -> bool {
+        let all = self.all_rules.iter().chain([&self.as_written]);
+        all.into_iter().any(|outcome| matches!(outcome.verdict, Verdict::Inconclusive { .. }))
+    }
+
+    /// The names of the properties broken as written.
+    pub fn violates(&self) -> Vec<&'static str> {
+        self.as_written.traces.iter().map(|trace| trace.violation.property).collect()
+    }
+}
+
+/// Checks one scenario.
+pub fn check(scenario: &Scenario, settings: &Settings, progress: &dyn Fn(&Progress)) -> Report {
+    let (drops, set) = match &settings.drop {
+        Some((texts, set)) => (texts.clone(), *set),
+        None => (scenario.drop.iter().map(ToString::to_string).collect(), scenario_drops(scenario)),
+    };
+    let run = Run { scenario, settings, progress };
+    let as_written = run.explore(set);
+    let again = settings.drop.is_none() && !set.is_empty();
+    let all_rules = again.then(|| run.explore(RuleSet::EMPTY));
+    let causes = run.causes(&drops, set, &as_written);
+    let mut report = Report { drops, as_written, all_rules, causes, unexpected: Vec::new() };
+    report.unexpected = unexpected(scenario, settings, &report);
+    report
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    settings: &'a Settings,
+    progress: &'a dyn Fn(&Progress),
+}
+
+impl Run<'_> {
+    fn system(&self, drops: RuleSet) -> CacheSystem {
+        build_with(self.scenario, drops, self.settings.grain, kvweft_core::AllocationOrder::Ascending)
+    }
+
+    fn explore(&self, drops: RuleSet) -> Outcome<Action> {
+        let mut options = self.settings.explore.clone();
+        options.states_max = options.states_max.min(self.scenario.states_max);
+        let listed = self.settings.only.as_ref().unwrap_or(&self.scenario.properties);
+        if !listed.is_empty() {
+            options.want = WantedProperties::Listed(listed.clone());
+        }
+        explore_with(&self.system(drops), &options, self.progress)
+    }
+
+    fn cause(&self, drops: &[String], set: RuleSet, trace: &Trace<Action>) -> Cause {
+        let origin =
+            Origin { scenario: self.scenario.name.clone(), digest: self.scenario.digest(), drops: drops.to_vec() };
+        let file = record::<Manager>(&self.system(set), trace, &origin);
+        Cause { drops: drops.to_vec(), trace: trace.clone(), file }
+    }
+
+    /// Single rules first; then pairs and more, for properties that no smaller set breaks.
+    fn causes(&self, drops: &[String], set: RuleSet, whole: &Outcome<Action>) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        if drops.len() <= 1 {
+            causes.extend(whole.traces.iter().map(|trace| self.cause(drops, set, trace)));
+            return causes;
+        }
+        let mut unexplained: Vec<&str> = whole.traces.iter().map(|trace| trace.violation.property).collect();
+        for size in 1..=drops.len() {
+            let mut explained = Vec::new();
+            for subset in subsets(drops, size) {
+                if size > 1 && unexplained.is_empty() {
+                    break;
+                }
+                let texts: Vec<String> = subset.iter().map(|&at| drops[at].clone()).collect();
+                let set = crate::build::dropped(texts.iter().map(String::as_str)).expect("looked up before");
+                let found = if size == drops.len() { whole.clone() } else { self.explore(set) };
+                for trace in &found.traces {
+                    if size == 1 || unexplained.contains(&trace.violation.property) {
+                        causes.push(self.cause(&texts, set, trace));
+                        explained.push(trace.violation.property);
+                    }
+                }
+            }
+            unexplained.retain(|property| !explained.contains(property));
+        }
+        causes
+    }
+}
+
+/// The subsets of a list of a given size, as positions, in order.
+fn subsets(items: &[String], size: usize) -> Vec<Vec<usize>> {
+    let masks = 0u32..1 << items.len().min(16);
+    let chosen = masks.filter(|mask| mask.count_ones() as usize == size);
+    chosen.map(|mask| (0..items.len()).filter(|&at| mask >> at & 1 == 1).collect()).collect()
+}
+
+/// The differences between a report and what its scenario expects. Under the caller's own choice of rules, properties or
+/// grain, what is expected is that everything holds; numbers of states are then not compared.
+fn unexpected(scenario: &Scenario, settings: &Settings, report: &Report) -> Vec<String> {
+    let mut differences = Vec::new();
+    if report.inconclusive() {
+        return differences;
+    }
+    if let Some(all_rules) = &report.all_rules
+        && all_rules.verdict != Verdict::Holds
+    {
+        let broken: Vec<&str> = all_rules.traces.iter().map(|trace| trace.violation.property).collect();
+        differences.push(format!("with every rule on it violates {}", broken.join(", ")));
+    }
+    let violates = report.violates();
+    if settings.drop.is_some() {
+        if !violates.is_empty() {
+            differences.push(format!("it violates {}", violates.join(", ")));
+        }
+        return differences;
+    }
+    let Some(expect) = &scenario.expect else {
+        if scenario.drop.is_empty() && !violates.is_empty() {
+            differences.push(format!("it violates {}", violates.join(", ")));
+        }
+        return differences;
+    };
+    if settings.only.is_some() {
+        return differences;
+    }
+    if violates != expect.violates {
+        differences.push(format!(
+            "expected to violate [{}], violates [{}]",
+            expect.violates.join(", "),
+            violates.join(", ")
+        ));
+    }
+    if settings.grain.is_none() {
+        let all_rules = report.all_rules.as_ref().unwrap_or(&report.as_written);
+        let counts = [
+            ("as written", expect.states, report.as_written.counts.states),
+            ("with every rule on", expect.states_all_rules, all_rules.counts.states),
+        ];
+        for (what, expected, found) in counts {
+            if expected.is_some_and(|expected| expected != found) {
+                differences.push(format!("expected {} states {what}, found {found}", expected.unwrap_or_default()));
+            }
+        }
+    }
+    differences
+}
