@@ -19,6 +19,7 @@ pub mod machine;
 mod manager;
 mod pool;
 mod rules;
+mod shelf;
 mod tree;
 
 pub use effect::*;

@@ -10,6 +10,7 @@ use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 
 use crate::ids::{BlockHash, PageId, Tier};
+use crate::shelf::Shelf;
 
 /// No node.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -65,6 +66,10 @@ pub(crate) struct Node {
     previous: [NodeId; 2],
     following: [NodeId; 2],
     listed: [bool; 2],
+    /// Its pages are in [`Tree::reclaimable`].
+    counted: [bool; 2],
+    /// It is in [`Tree::withheld`].
+    withheld: [bool; 2],
 }
 
 impl Node {
@@ -86,6 +91,16 @@ impl Node {
 
     pub(crate) fn pages_in(&self, tier: Tier) -> &[PageId] {
         &self.pages[tier.0 as usize]
+    }
+
+    /// Whether nobody holds it and there is nothing to keep it for.
+    pub(crate) fn is_loose(&self) -> bool {
+        let needless = if self.linked {
+            self.children == 0 && !self.has(Tier::DEVICE) && !self.has(Tier::HOST)
+        } else {
+            self.doomed
+        };
+        needless && self.lease_count() == 0
     }
 
     /// Whether a lease forbids to evict it from `tier`.
@@ -158,12 +173,12 @@ pub(crate) struct Tree {
     lru: [Lru; 2],
     /// Pages of unheld resident nodes, by tier: what eviction can give at most.
     pub(crate) reclaimable: [u32; 2],
-    counted: Vec<[bool; 2]>,
     /// Linked resident nodes that only a lease keeps from eviction, by tier.
     pub(crate) withheld: [u32; 2],
-    was_withheld: Vec<[bool; 2]>,
     /// With the rule that eviction skips leased nodes dropped, leased nodes are candidates too.
     pub(crate) evict_leased: [bool; 2],
+    spare_blocks: Shelf<BlockHash>,
+    spare_pages: Shelf<PageId>,
 }
 
 impl Tree {
@@ -174,10 +189,10 @@ impl Tree {
             by_first: Map::default(),
             lru: [Lru { first: NIL, last: NIL }; 2],
             reclaimable: [0; 2],
-            counted: Vec::new(),
             withheld: [0; 2],
-            was_withheld: Vec::new(),
             evict_leased,
+            spare_blocks: Shelf::default(),
+            spare_pages: Shelf::default(),
         }
     }
 
@@ -193,8 +208,6 @@ impl Tree {
     pub(crate) fn detached(&mut self, parent: NodeId) -> NodeId {
         let id = self.unused.pop().unwrap_or_else(|| {
             self.nodes.push(Node::default());
-            self.counted.push([false; 2]);
-            self.was_withheld.push([false; 2]);
             self.nodes.len() as u32 - 1
         });
         let node = &mut self.nodes[id as usize];
@@ -204,6 +217,25 @@ impl Tree {
         node.store = NIL;
         node.load = NIL;
         id
+    }
+
+    /// Appends to the blocks of a node.
+    pub(crate) fn add_blocks(&mut self, id: NodeId, blocks: &[BlockHash]) {
+        let node = &mut self.nodes[id as usize];
+        self.spare_blocks.reserve(&mut node.blocks, blocks.len());
+        node.blocks.extend_from_slice(blocks);
+    }
+
+    /// The pages of a node in a tier, with room for `more`.
+    pub(crate) fn pages_for(&mut self, id: NodeId, tier: Tier, more: usize) -> &mut Vec<PageId> {
+        let pages = &mut self.nodes[id as usize].pages[tier.0 as usize];
+        self.spare_pages.reserve(pages, more);
+        pages
+    }
+
+    /// Keeps the emptied list of a node's pages for another one.
+    pub(crate) fn keep_pages(&mut self, pages: Vec<PageId>) {
+        self.spare_pages.keep(pages);
     }
 
     /// The longest run of whole blocks of `blocks` that the tree has, splitting a node where the match ends inside it.
@@ -242,13 +274,13 @@ impl Tree {
         self.unlist(lower);
         let upper = self.detached(self.node(lower).parent);
         let node = &mut self.nodes[lower as usize];
-        let rest = node.blocks.split_off(at);
-        let blocks = core::mem::replace(&mut node.blocks, rest);
+        let mut blocks = self.spare_blocks.take(at);
+        blocks.extend(node.blocks.drain(..at));
         let mut pages = [Vec::new(), Vec::new()];
-        for (tier, taken) in pages.iter_mut().enumerate() {
-            if !node.pages[tier].is_empty() {
-                let rest = node.pages[tier].split_off(at);
-                *taken = core::mem::replace(&mut node.pages[tier], rest);
+        for (taken, pages) in pages.iter_mut().zip(&mut node.pages) {
+            if !pages.is_empty() {
+                *taken = self.spare_pages.take(at);
+                taken.extend(pages.drain(..at));
             }
         }
         let residence = node.residence;
@@ -309,13 +341,10 @@ impl Tree {
 
     /// Forgets a node without pages.
     pub(crate) fn forget(&mut self, id: NodeId) {
-        let node = self.node_mut(id);
+        let node = core::mem::take(self.node_mut(id));
         debug_assert!(!node.linked && node.pages.iter().all(Vec::is_empty));
-        let mut blocks = core::mem::take(&mut node.blocks);
-        let mut pages = core::mem::take(&mut node.pages);
-        blocks.clear();
-        pages.iter_mut().for_each(Vec::clear);
-        *node = Node { blocks, pages, ..Node::default() };
+        self.spare_blocks.keep(node.blocks);
+        node.pages.into_iter().for_each(|pages| self.spare_pages.keep(pages));
         self.unused.push(id);
     }
 
@@ -345,24 +374,41 @@ impl Tree {
             let node = self.node_mut(at);
             node.leases[lease as usize] += 1;
             let parent = node.parent;
-            self.refresh(at);
+            if node.leases[lease as usize] == 1 {
+                self.refresh_held(at, lease);
+            }
             at = parent;
         }
     }
 
-    /// Gives a lease back. Every node that this leaves without any lease is reported to `bare`.
-    pub(crate) fn unlease(&mut self, id: NodeId, lease: Lease, mut bare: impl FnMut(NodeId)) {
+    /// Gives a lease back. Every node that this leaves without a reason to stay is reported to `loose`.
+    pub(crate) fn unlease(&mut self, id: NodeId, lease: Lease, mut loose: impl FnMut(NodeId)) {
         let mut at = id;
         while at != NIL {
             let node = self.node_mut(at);
             node.leases[lease as usize] = node.leases[lease as usize].saturating_sub(1);
-            let parent = node.parent;
-            let none_left = node.lease_count() == 0;
-            self.refresh(at);
-            if none_left {
-                bare(at);
+            let (parent, last) = (node.parent, node.leases[lease as usize] == 0);
+            if last {
+                if node.is_loose() {
+                    loose(at);
+                }
+                self.refresh_held(at, lease);
             }
             at = parent;
+        }
+    }
+
+    /// Makes what can be evicted from `tier` on the path down to a node the last to go, as a lease that is taken and
+    /// given back would. Of a path, only the deepest node with pages in a tier can be on its list.
+    pub(crate) fn touch(&mut self, id: NodeId, tier: Tier) {
+        let mut at = id;
+        while at != NIL && !self.node(at).has(tier) {
+            at = self.node(at).parent;
+        }
+        let t = tier.0 as usize;
+        if at != NIL && self.node(at).listed[t] && !self.evict_leased[t] {
+            self.remove(at, t);
+            self.push(at, t);
         }
     }
 
@@ -374,45 +420,53 @@ impl Tree {
 
     /// Brings the lists and counts up to date with a node.
     pub(crate) fn refresh(&mut self, id: NodeId) {
-        for tier in [Tier::DEVICE, Tier::HOST] {
-            let t = tier.0 as usize;
-            let node = self.node(id);
-            let open =
-                node.linked && node.is(tier, Residence::Resident) && (self.evict_leased[t] || !node.held_in(tier));
-            let listed = open && node.child_in[t] == 0;
-            let withheld = node.linked && node.is(tier, Residence::Resident) && node.held_in(tier);
-            let (was_listed, pages) = (node.listed[t], node.pages[t].len() as u32);
-            if open != self.counted[id as usize][t] {
-                self.counted[id as usize][t] = open;
-                if open {
-                    self.reclaimable[t] += pages;
-                } else {
-                    self.reclaimable[t] -= pages;
-                }
-            }
-            if withheld != self.was_withheld[id as usize][t] {
-                self.was_withheld[id as usize][t] = withheld;
-                self.withheld[t] = if withheld { self.withheld[t] + 1 } else { self.withheld[t] - 1 };
-            }
-            if listed && !was_listed {
-                self.push(id, t);
-            } else if !listed && was_listed {
-                self.remove(id, t);
-            }
+        self.refresh_in(id, Tier::DEVICE);
+        self.refresh_in(id, Tier::HOST);
+    }
+
+    /// Brings the lists and counts up to date where a kind of lease matters.
+    fn refresh_held(&mut self, id: NodeId, lease: Lease) {
+        match lease {
+            Lease::Request => self.refresh_in(id, Tier::DEVICE),
+            Lease::Store => self.refresh(id),
+            Lease::Load => self.refresh_in(id, Tier::HOST),
+        }
+    }
+
+    fn refresh_in(&mut self, id: NodeId, tier: Tier) {
+        let t = tier.0 as usize;
+        let node = &mut self.nodes[id as usize];
+        let resident = node.linked && node.is(tier, Residence::Resident);
+        let held = node.held_in(tier);
+        let open = resident && (self.evict_leased[t] || !held);
+        let listed = open && node.child_in[t] == 0;
+        let withheld = resident && held;
+        if open != core::mem::replace(&mut node.counted[t], open) {
+            let pages = node.pages[t].len() as u32;
+            self.reclaimable[t] = if open { self.reclaimable[t] + pages } else { self.reclaimable[t] - pages };
+        }
+        if withheld != core::mem::replace(&mut node.withheld[t], withheld) {
+            self.withheld[t] = if withheld { self.withheld[t] + 1 } else { self.withheld[t] - 1 };
+        }
+        let was_listed = node.listed[t];
+        if listed && !was_listed {
+            self.push(id, t);
+        } else if !listed && was_listed {
+            self.remove(id, t);
         }
     }
 
     /// Takes a node off all lists and counts, before its pages change.
     pub(crate) fn unlist(&mut self, id: NodeId) {
         for t in 0..2 {
-            if self.counted[id as usize][t] {
-                self.counted[id as usize][t] = false;
-                self.reclaimable[t] -= self.node(id).pages[t].len() as u32;
+            let node = &mut self.nodes[id as usize];
+            if core::mem::replace(&mut node.counted[t], false) {
+                self.reclaimable[t] -= node.pages[t].len() as u32;
             }
-            if core::mem::replace(&mut self.was_withheld[id as usize][t], false) {
+            if core::mem::replace(&mut node.withheld[t], false) {
                 self.withheld[t] -= 1;
             }
-            if self.node(id).listed[t] {
+            if node.listed[t] {
                 self.remove(id, t);
             }
         }

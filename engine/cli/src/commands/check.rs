@@ -188,11 +188,16 @@ fn covers(scenarios: &[Scenario], reports: &[Report]) -> String {
     )
 }
 
-/// The counterexample that is drawn: the shortest read of wrong content, else the shortest of all.
+/// The counterexample that is drawn: of a scenario tagged `showcase` if there is one, then the shortest read of wrong
+/// content, then the shortest of all.
 fn showcase<'a>(scenarios: &'a [Scenario], reports: &'a [Report]) -> Option<(&'a Scenario, &'a Cause)> {
     let all =
         scenarios.iter().zip(reports).flat_map(|(scenario, report)| report.causes.iter().map(move |c| (scenario, c)));
-    all.min_by_key(|(_, cause)| (cause.trace.violation.property != "reads-see-own-content", cause.trace.steps.len()))
+    all.min_by_key(|(scenario, cause)| {
+        let shown = scenario.tags.iter().any(|tag| tag == "showcase");
+        let reads = cause.trace.violation.property == "reads-see-own-content";
+        (!shown, !reads, cause.trace.steps.len())
+    })
 }
 
 fn drawn(scenario: &Scenario, cause: &Cause) -> String {

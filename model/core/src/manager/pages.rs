@@ -3,89 +3,63 @@
 use alloc::vec::Vec;
 
 use super::Manager;
-use crate::effect::{Effect, Move, MoveKind};
-use crate::ids::{BlockHash, BlockRef, PageId, Tier};
+use crate::effect::{Body, Effect, Fence, LayerWait, Move, MoveKind, MovedPart, Pair, StepItem};
+use crate::geometry::{Component, Layout};
+use crate::ids::{BlockHash, BlockRef, Life, PageId, Tier};
 use crate::machine::slot::SlotEvent;
 use crate::rules::{Rule, RuleSet, Site};
+use crate::shelf::Shelf;
 use crate::tree::{Lease, NIL, NodeId, Residence};
 
 /// Emptied lists of drained effects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spare {
-    refs: Vec<Vec<BlockRef>>,
-    blocks: Vec<Vec<BlockHash>>,
-    pairs: Vec<Vec<crate::effect::Pair>>,
-    parts: Vec<Vec<crate::effect::MovedPart>>,
-    fences: Vec<Vec<crate::effect::Fence>>,
-    items: Vec<Vec<crate::effect::StepItem>>,
-    waits: Vec<Vec<crate::effect::LayerWait>>,
-    nodes: Vec<Vec<NodeId>>,
-}
-
-macro_rules! spare {
-    ($($take:ident, $field:ident, $item:ty;)*) => {
-        impl Spare {
-            $(pub(crate) fn $take(&mut self) -> Vec<$item> {
-                self.$field.pop().unwrap_or_default()
-            })*
-        }
-    };
-}
-
-spare! {
-    refs, refs, BlockRef;
-    blocks, blocks, BlockHash;
-    pairs, pairs, crate::effect::Pair;
-    parts, parts, crate::effect::MovedPart;
-    fences, fences, crate::effect::Fence;
-    items, items, crate::effect::StepItem;
-    waits, waits, crate::effect::LayerWait;
-    nodes, nodes, NodeId;
-}
-
-fn keep<T>(store: &mut Vec<Vec<T>>, mut list: Vec<T>) {
-    if list.capacity() > 0 && store.len() < 256 {
-        list.clear();
-        store.push(list);
-    }
+    pub(super) refs: Shelf<BlockRef>,
+    pub(super) blocks: Shelf<BlockHash>,
+    pub(super) pairs: Shelf<Pair>,
+    pub(super) parts: Shelf<MovedPart>,
+    pub(super) fences: Shelf<Fence>,
+    pub(super) items: Shelf<StepItem>,
+    pub(super) waits: Shelf<LayerWait>,
+    pub(super) layouts: Shelf<(Component, Layout)>,
+    // Lists of the manager itself.
+    pub(super) nodes: Shelf<NodeId>,
+    pub(super) members: Shelf<(u32, Life)>,
 }
 
 impl Spare {
-    pub(crate) fn keep_nodes(&mut self, nodes: Vec<NodeId>) {
-        keep(&mut self.nodes, nodes);
-    }
-
     /// Takes the lists of an effect that nobody needs any more.
-    pub(crate) fn keep(&mut self, effect: Effect) {
+    pub(super) fn keep(&mut self, effect: Effect) {
         match effect {
             Effect::Copy(copy) => {
-                keep(&mut self.fences, copy.after);
-                keep(&mut self.pairs, copy.pairs);
-                keep(&mut self.parts, copy.parts);
+                self.fences.keep(copy.after);
+                self.pairs.keep(copy.pairs);
+                self.parts.keep(copy.parts);
             }
             Effect::Send(send) => {
-                keep(&mut self.fences, send.after);
-                keep(&mut self.pairs, send.pairs);
-                keep(&mut self.parts, send.parts);
+                self.fences.keep(send.after);
+                self.pairs.keep(send.pairs);
+                self.parts.keep(send.parts);
             }
             Effect::RunStep(mut step) => {
                 for item in step.items.drain(..) {
-                    keep(&mut self.refs, item.pages);
-                    keep(&mut self.waits, item.waits);
+                    self.refs.keep(item.pages);
+                    self.waits.keep(item.waits);
                 }
-                keep(&mut self.items, step.items);
+                self.items.keep(step.items);
             }
             Effect::Move(moved) => {
-                keep(&mut self.refs, moved.pages);
-                keep(&mut self.blocks, moved.blocks);
+                self.refs.keep(moved.pages);
+                self.blocks.keep(moved.blocks);
             }
-            Effect::Wake(wake) => keep(&mut self.refs, wake.pages),
-            Effect::Message(_)
-            | Effect::Answer(_)
-            | Effect::Poll(_)
-            | Effect::Arm(_)
-            | Effect::Disarm(_)
-            | Effect::Collective(_) => {}
+            Effect::Wake(wake) => self.refs.keep(wake.pages),
+            Effect::Message(message) => {
+                if let Body::Reserved { pages, layouts, .. } = message.body {
+                    self.refs.keep(pages);
+                    self.layouts.keep(layouts);
+                }
+            }
+            Effect::Answer(_) | Effect::Poll(_) | Effect::Arm(_) | Effect::Disarm(_) | Effect::Collective(_) => {}
         }
     }
 }
@@ -102,11 +76,13 @@ impl Manager {
     /// Takes `count` pages of a tier into a detached node, and says so. The caller has made room.
     pub(super) fn take_pages(&mut self, node: NodeId, tier: Tier, count: u32) {
         let strict = self.strict();
-        let mut taken = self.spare.refs();
+        let mut taken = self.spare.refs.take(count as usize);
+        let pool = &mut self.pools[tier.0 as usize];
+        let pages = self.tree.pages_for(node, tier, count as usize);
         for _ in 0..count {
-            let page = self.pools[tier.0 as usize].take(strict).expect("the caller made room");
-            self.tree.node_mut(node).pages[tier.0 as usize].push(page);
-            taken.push(self.pools[tier.0 as usize].block(page));
+            let page = pool.take(strict).expect("the caller made room");
+            pages.push(page);
+            taken.push(pool.block(page));
         }
         self.emit_move(MoveKind::Take, taken);
     }
@@ -143,8 +119,9 @@ impl Manager {
         let pinned = |transfer: &super::records::Transfer| {
             transfer.leased && matches!(transfer.kind, super::TransferKind::Load(..))
         };
-        if tier == Tier::HOST && self.ledger.iter().any(pinned) {
-            self.held(Rule::PinUntilLoaded.at(Site::Reload));
+        let at = Rule::PinUntilLoaded.at(Site::Reload);
+        if tier == Tier::HOST && !self.touched.held.has(at) && self.ledger.iter().any(pinned) {
+            self.held(at);
         }
     }
 
@@ -166,16 +143,17 @@ impl Manager {
     pub(super) fn free_node_pages(&mut self, node: NodeId, tier: Tier) {
         let t = tier.0 as usize;
         self.tree.unlist(node);
-        let mut pages = core::mem::take(&mut self.tree.node_mut(node).pages[t]);
+        let pages = core::mem::take(&mut self.tree.node_mut(node).pages[t]);
         self.tree.set_residence(node, tier, Residence::Absent);
-        let mut freed = self.spare.refs();
+        let strict = self.strict();
+        let mut freed = self.spare.refs.take(pages.len());
+        let pool = &mut self.pools[t];
         for &page in &pages {
-            freed.push(self.pools[t].block(page));
-            let refused = self.pools[t].release(page, true);
-            debug_assert!(!refused || !self.strict());
+            freed.push(pool.block(page));
+            let refused = pool.release(page, true);
+            debug_assert!(!refused || !strict);
         }
-        pages.clear();
-        self.tree.node_mut(node).pages[t] = pages;
+        self.tree.keep_pages(pages);
         self.emit_move(MoveKind::Free, freed);
     }
 
@@ -184,7 +162,7 @@ impl Manager {
         let at = Rule::FreeOnce.at(site);
         let kept = self.keeps(at);
         let released = core::mem::take(&mut self.requests[index as usize].released);
-        let mut freed = self.spare.refs();
+        let mut freed = self.spare.refs.take(released.len());
         for &block in &released {
             let pool = &mut self.pools[block.tier.0 as usize];
             let gone =
@@ -204,10 +182,9 @@ impl Manager {
     /// Moves the slots of a node's pages.
     pub(super) fn apply_pages(&mut self, node: NodeId, tier: Tier, event: SlotEvent) {
         let strict = self.strict();
-        let t = tier.0 as usize;
-        for i in 0..self.tree.node(node).pages[t].len() {
-            let page = self.tree.node(node).pages[t][i];
-            self.pools[t].apply(page, event, strict);
+        let pool = &mut self.pools[tier.0 as usize];
+        for &page in self.tree.node(node).pages_in(tier) {
+            pool.apply(page, event, strict);
         }
     }
 
@@ -215,6 +192,12 @@ impl Manager {
     pub(super) fn refs_of(&self, node: NodeId, tier: Tier, out: &mut Vec<BlockRef>) {
         let pool = &self.pools[tier.0 as usize];
         out.extend(self.tree.node(node).pages_in(tier).iter().map(|&page| pool.block(page)));
+    }
+
+    fn listed_refs(&mut self, node: NodeId, tier: Tier) -> Vec<BlockRef> {
+        let mut pages = self.spare.refs.take(self.tree.node(node).pages_in(tier).len());
+        self.refs_of(node, tier, &mut pages);
+        pages
     }
 
     /// Marks a tier's pages of a node complete and, if it can be matched, says so.
@@ -228,40 +211,36 @@ impl Manager {
 
     /// Says that a node can be matched in a tier.
     pub(super) fn publish(&mut self, node: NodeId, tier: Tier) {
-        let mut pages = self.spare.refs();
-        self.refs_of(node, tier, &mut pages);
-        let mut blocks = self.spare.blocks();
+        let pages = self.listed_refs(node, tier);
+        let mut blocks = self.spare.blocks.take(pages.len());
         blocks.extend_from_slice(&self.tree.node(node).blocks);
         self.emit(Effect::Move(Move { what: MoveKind::Publish, pages, blocks }));
     }
 
     /// Gives a lease back and lets go of what nobody holds any more.
     pub(super) fn unlease(&mut self, node: NodeId, lease: Lease) {
-        let mut bare = self.spare.nodes();
-        self.tree.unlease(node, lease, |id| bare.push(id));
-        for &id in &bare {
+        let mut loose = self.spare.nodes.take(1);
+        self.tree.unlease(node, lease, |id| loose.push(id));
+        for &id in &loose {
             self.settle_node(id);
         }
-        self.spare.keep_nodes(bare);
+        self.spare.nodes.keep(loose);
     }
 
     /// Lets go of a node that nobody holds: frees a doomed one, forgets an empty one.
     pub(super) fn settle_node(&mut self, node: NodeId) {
         let entry = self.tree.node(node);
-        if !entry.live || entry.lease_count() > 0 {
+        if !entry.live || !entry.is_loose() {
             return;
         }
         if entry.linked {
-            if entry.has(Tier::DEVICE) || entry.has(Tier::HOST) || entry.children > 0 {
-                return;
-            }
             let parent = entry.parent;
             self.tree.unlink(node);
             self.tree.forget(node);
             if parent != NIL {
                 self.settle_node(parent);
             }
-        } else if entry.doomed {
+        } else {
             for tier in [Tier::DEVICE, Tier::HOST] {
                 if self.tree.node(node).has(tier) {
                     self.free_node_pages(node, tier);
@@ -281,8 +260,7 @@ impl Manager {
         for tier in [Tier::DEVICE, Tier::HOST] {
             if self.tree.node(node).has(tier) {
                 self.apply_pages(node, tier, SlotEvent::Drain);
-                let mut pages = self.spare.refs();
-                self.refs_of(node, tier, &mut pages);
+                let pages = self.listed_refs(node, tier);
                 self.emit_move(MoveKind::Drain, pages);
             }
         }

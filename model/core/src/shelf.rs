@@ -1,0 +1,91 @@
+//! Emptied lists, kept to be used again.
+
+use alloc::vec::Vec;
+
+/// The capacity of the smallest lists that are made.
+const LEAST: usize = 4;
+
+/// Emptied lists by the power of two that their capacity reaches, so that a long list is never spent on a short need
+/// while a short one is there, and a short one never grows.
+#[derive(Debug)]
+pub(crate) struct Shelf<T> {
+    by_power: Vec<Vec<Vec<T>>>,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Shelf<T> {
+        Shelf { by_power: Vec::new() }
+    }
+}
+
+/// A copy starts with nothing on it: lists are memory, not state.
+impl<T> Clone for Shelf<T> {
+    fn clone(&self) -> Shelf<T> {
+        Shelf::default()
+    }
+}
+
+impl<T> Shelf<T> {
+    /// An empty list with room for `len` entries.
+    pub(crate) fn take(&mut self, len: usize) -> Vec<T> {
+        if len == 0 {
+            return Vec::new();
+        }
+        let room = len.next_power_of_two().max(LEAST);
+        let power = room.ilog2() as usize;
+        let fitting = self.by_power.iter_mut().skip(power).find_map(Vec::pop);
+        fitting.unwrap_or_else(|| Vec::with_capacity(room))
+    }
+
+    /// Puts a list that nobody needs on the shelf.
+    pub(crate) fn keep(&mut self, mut list: Vec<T>) {
+        if list.capacity() == 0 {
+            return;
+        }
+        list.clear();
+        let power = list.capacity().ilog2() as usize;
+        if self.by_power.len() <= power {
+            self.by_power.resize_with(power + 1, Vec::new);
+        }
+        self.by_power[power].push(list);
+    }
+
+    /// Makes room for `more` further entries in a list in use.
+    pub(crate) fn reserve(&mut self, list: &mut Vec<T>, more: usize) {
+        if list.capacity() - list.len() >= more {
+            return;
+        }
+        let mut roomier = self.take(list.len() + more);
+        roomier.append(list);
+        self.keep(core::mem::replace(list, roomier));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_list_is_handed_out_again_to_any_need_that_fits() {
+        let mut shelf: Shelf<u32> = Shelf::default();
+        let mut list = shelf.take(100);
+        list.push(1);
+        let place = list.as_ptr();
+        shelf.keep(list);
+        assert!(shelf.take(129).capacity() >= 129);
+        let again = shelf.take(3);
+        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn a_list_in_use_keeps_its_entries_when_it_gets_room() {
+        let mut shelf: Shelf<u32> = Shelf::default();
+        let mut list = shelf.take(4);
+        list.extend(0..4);
+        shelf.reserve(&mut list, 60);
+        let place = list.as_ptr();
+        list.extend(4..64);
+        assert_eq!(list.as_ptr(), place);
+        assert!(list.iter().copied().eq(0..64));
+    }
+}
