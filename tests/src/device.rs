@@ -5,9 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kvweft_core::{
-    CopyOp, Direction, FenceOn, MetadataSlot, Outcome, Part, Room, RunStep, SendOp, StepId, Stream, Timer, TransferId,
+    CopyOp, Direction, FenceOn, MetadataSlot, Outcome, Part, Room, RunStep, SendOp, StepId, StepItem, Stream, Timer, TransferId,
 };
 
+use crate::known;
 use crate::operation::LAYERS;
 use crate::shadow::{Checked, Content};
 
@@ -29,8 +30,6 @@ pub enum Queued {
         op: RunStep,
         /// Phases that are over.
         phase: u8,
-        /// It waited for a reload that failed: what it computes is worth nothing.
-        spoiled: bool,
     },
 }
 
@@ -93,6 +92,8 @@ pub struct Device {
     lost_loads: BTreeSet<(u8, u32)>,
     /// Transfers of which a part has begun.
     touched: BTreeSet<TransferId>,
+    /// Sends that were refused as a whole.
+    refused: BTreeSet<TransferId>,
     /// Steps whose report must stay behind the report of a failed reload.
     spoiled: BTreeMap<StepId, Vec<TransferId>>,
 }
@@ -111,6 +112,7 @@ impl Device {
             events: BTreeMap::new(),
             lost_loads: BTreeSet::new(),
             touched: BTreeSet::new(),
+            refused: BTreeSet::new(),
             spoiled: BTreeMap::new(),
         }
     }
@@ -125,6 +127,13 @@ impl Device {
         self.streams[stream].push_back(Queued::Copy { op, phase: 0, seen: Vec::new() });
     }
 
+    /// Takes a part of a send.
+    pub fn queue_send(&mut self, op: SendOp) {
+        if !(known::REFUSAL_NAMES_NO_PART && self.refused.contains(&op.transfer)) {
+            self.nic.push(Sending { op, begun: false, seen: Vec::new() });
+        }
+    }
+
     /// Takes a step. Every event it waits for must have been queued before.
     pub fn queue_step(&mut self, op: RunStep) -> Checked {
         for wait in op.items.iter().flat_map(|item| &item.waits) {
@@ -134,7 +143,7 @@ impl Device {
                 return Err(format!("step {} waits for an event that nobody has queued: {wait:?}", op.step.0));
             }
         }
-        self.streams[0].push_back(Queued::Step { op, phase: 0, spoiled: false });
+        self.streams[0].push_back(Queued::Step { op, phase: 0 });
         Ok(())
     }
 
@@ -143,7 +152,7 @@ impl Device {
         match self.streams[stream].front() {
             None => false,
             Some(Queued::Copy { op, phase, .. }) => *phase > 0 || op.after.iter().all(|fence| self.happened(fence.on)),
-            Some(Queued::Step { op, phase, .. }) => phase % 2 == 1 || self.landed(op, phase / 2),
+            Some(Queued::Step { op, phase }) => phase % 2 == 1 || self.landed(op, phase / 2),
         }
     }
 
@@ -174,12 +183,10 @@ impl Device {
         })
     }
 
-    /// Whether a step waited for a reload that failed, and marks it if so.
-    pub fn is_spoiled(&mut self, op: &RunStep) -> bool {
-        let waits = op.items.iter().flat_map(|item| &item.waits);
-        let lost = waits.filter_map(|wait| Some((wait.slot.0, wait.generation?.0)));
-        let lost: Vec<_> = lost.filter(|named| self.lost_loads.contains(named)).collect();
-        !lost.is_empty()
+    /// Whether an item of a step waited for a reload that failed: what it computes is worth nothing.
+    pub fn is_spoiled(&self, item: &StepItem) -> bool {
+        let named = item.waits.iter().filter_map(|wait| Some((wait.slot.0, wait.generation?.0)));
+        named.into_iter().any(|named| self.lost_loads.contains(&named))
     }
 
     /// A layer of a copy has been moved.
@@ -213,6 +220,9 @@ impl Device {
     /// Whether the next report of a queue must stay behind another one.
     pub fn must_wait(&self, source: usize) -> bool {
         let Some(Report::Step(step)) = self.reports[source].front() else { return false };
+        if !known::FAILED_RELOAD_IS_NOTICED_LATE {
+            return false;
+        }
         self.spoiled.get(step).is_some_and(|failed| failed.iter().any(|transfer| self.owed.contains_key(transfer)))
     }
 
@@ -244,6 +254,7 @@ impl Device {
                 return;
             }
         }
+        self.refused.insert(transfer);
         self.nic.retain(|sending| sending.op.transfer != transfer);
         self.reports[NIC].push_back(Report::SubmitFailed(transfer));
     }

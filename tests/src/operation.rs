@@ -10,7 +10,7 @@ use proptest::prelude::*;
 pub const LAYERS: u8 = 2;
 
 /// Request ids that tests use.
-pub const REQUESTS: u8 = 5;
+pub const REQUESTS: u8 = 4;
 
 /// One thing that the test does. Numbers pick among what there is, modulo how much there is.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub enum Operation {
     Go(Vec<u8>),
     /// Devices, reports and messages go on until nothing is left to do.
     Settle,
+    /// As `Settle`, and answers that are complete are ended.
+    Round,
     /// A copy or a part of a send stops and leaves nobody knows what.
     Fail {
         engine: u8,
@@ -107,7 +109,7 @@ impl Setup {
         config.chunk_pages = self.chunk_pages;
         config.max_batch = self.max_batch;
         config.pipeline_depth = self.pipeline_depth;
-        config.prefix_cache = self.prefix_cache;
+        config.prefix_cache = self.prefix_cache && role != Role::Decode;
         config.deadlines = self.deadlines;
         config.concluded_kept = self.concluded_kept;
         config.rules = self.rules;
@@ -139,7 +141,7 @@ impl fmt::Debug for Case {
 pub fn any_setup(split: bool, pipeline_depth: u8) -> impl Strategy<Value = Setup> {
     let policy = prop_oneof![Just(WritePolicy::Off), Just(WritePolicy::Through), Just(WritePolicy::Back)];
     let tokens = prop_oneof![3 => Just(1u16), 3 => Just(4), 1 => Just(64)];
-    let pages = prop_oneof![1 => 1..3u32, 4 => 3..9u32, 1 => 9..25u32];
+    let pages = prop_oneof![1 => 1..3u32, 8 => 3..9u32, 2 => 9..25u32];
     let host = prop_oneof![1 => Just(0u32), 3 => 1..6u32, 1 => 6..25u32];
     (
         (tokens, pages.clone(), pages, host, any::<bool>(), policy),
@@ -169,9 +171,10 @@ pub fn any_setup(split: bool, pipeline_depth: u8) -> impl Strategy<Value = Setup
 }
 
 fn submit() -> impl Strategy<Value = Operation> {
-    let prompt = prop_oneof![4 => vec(0..2u8, 0..5), 1 => vec(0..3u8, 4..8)];
-    let tail = prop_oneof![Just(0u8), 0..64u8];
-    (0..REQUESTS, prompt, tail, 0..7u8, prop_oneof![4 => Just(0u8), 1 => 1..3u8], prop::bool::weighted(0.1))
+    let prompt = prop_oneof![8 => vec(0..2u8, 1..5), 1 => vec(0..2u8, 0..2), 1 => vec(0..3u8, 4..8)];
+    let tail = prop_oneof![2 => Just(0u8), 1 => 0..64u8];
+    let output = prop_oneof![3 => 0..3u8, 1 => 3..7u8];
+    (0..REQUESTS, prompt, tail, output, prop_oneof![4 => Just(0u8), 1 => 1..3u8], prop::bool::weighted(0.1))
         .prop_map(|(request, prompt, tail, output, priority, late)| Operation::Submit {
             request,
             prompt,
@@ -186,22 +189,23 @@ fn submit() -> impl Strategy<Value = Operation> {
 pub fn any_operation() -> impl Strategy<Value = Operation> {
     let request = 0..REQUESTS;
     prop_oneof![
-        10 => submit(),
-        16 => vec(any::<u8>(), 1..24).prop_map(Operation::Go),
-        3 => Just(Operation::Settle),
-        3 => (0..2u8, 0..REQUESTS + 1).prop_map(|(engine, request)| Operation::Abort { engine, request }),
-        2 => request.clone().prop_map(|request| Operation::Preempt { request }),
-        6 => (request, prop_oneof![3 => Just(0u8), 1 => 0..3u8])
+        40 => submit(),
+        50 => vec(any::<u8>(), 1..24).prop_map(Operation::Go),
+        6 => Just(Operation::Settle),
+        24 => Just(Operation::Round),
+        8 => (0..2u8, 0..REQUESTS + 1).prop_map(|(engine, request)| Operation::Abort { engine, request }),
+        5 => request.clone().prop_map(|request| Operation::Preempt { request }),
+        12 => (request, prop_oneof![3 => Just(0u8), 1 => 0..3u8])
             .prop_map(|(request, drop)| Operation::Finish { request, drop }),
         1 => (0..2u8).prop_map(|engine| Operation::Flush { engine }),
-        1 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Fail { engine, at }),
-        1 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Refuse { engine, at }),
-        2 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Repeat { engine, at }),
-        1 => (0..2u8).prop_map(|link| Operation::Lose { link }),
-        1 => (0..2u8).prop_map(|link| Operation::Duplicate { link }),
-        1 => (0..2u8).prop_map(|link| Operation::Swap { link }),
-        1 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Fire { engine, at }),
-        1 => any::<u8>().prop_map(Operation::SubmitLate),
+        3 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Fail { engine, at }),
+        3 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Refuse { engine, at }),
+        6 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Repeat { engine, at }),
+        4 => (0..2u8).prop_map(|link| Operation::Lose { link }),
+        4 => (0..2u8).prop_map(|link| Operation::Duplicate { link }),
+        4 => (0..2u8).prop_map(|link| Operation::Swap { link }),
+        4 => (0..2u8, any::<u8>()).prop_map(|(engine, at)| Operation::Fire { engine, at }),
+        3 => any::<u8>().prop_map(Operation::SubmitLate),
     ]
 }
 

@@ -79,10 +79,12 @@ pub struct Rig {
     pub late: Vec<(RequestId, Script)>,
     /// Names of blocks by the symbols that lead to them.
     pub names: BTreeMap<Vec<u8>, u32>,
+    /// Items of steps that have ended on the device and whose managers have not been told.
+    pub(crate) steps: BTreeMap<(usize, kvweft_core::StepId), Vec<kvweft_core::StepItem>>,
     /// All inputs, if they are wanted.
     pub log: Option<Vec<Taken>>,
-    /// The first name that is given.
-    pub first_room: u32,
+    /// The room that was named last.
+    pub last_room: u32,
 }
 
 /// The canonical encoding of a manager.
@@ -115,8 +117,9 @@ impl Rig {
             links: Default::default(),
             late: Vec::new(),
             names: BTreeMap::new(),
+            steps: BTreeMap::new(),
             log: None,
-            first_room: 0,
+            last_room: 0,
         }
     }
 
@@ -265,7 +268,8 @@ impl Rig {
 
     fn poll(&mut self, e: usize, timer: Timer) -> Checked {
         loop {
-            if let Some(source) = self.ready_reports(e).next() {
+            let next = self.ready_reports(e).next();
+            if let Some(source) = next {
                 self.report(e, source)?;
             } else if self.setup.split && !self.links[e].is_empty() {
                 self.deliver(e)?;

@@ -1,23 +1,35 @@
-//! Bad input: a short message, and exit code 2.
+//! Bad input, and results that cannot be written: a short message, and exit code 2.
 
 use std::path::{Path, PathBuf};
 
 use kvweft_check::scenario::{Errors, nearest};
 use kvweft_core::{RULES, UnknownRule};
+use kvweft_world::PROPERTIES;
 
 /// Why a command cannot do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
+    /// Standard output was closed by its reader: nothing is wrong, and nothing more is wanted.
+    #[error("standard output is closed")]
+    Closed,
+    #[error("error: standard output: cannot write the result: {0}")]
+    Output(String),
+    #[error("error: standard input: cannot read the next command: {0}")]
+    Input(String),
+    #[error("{}", .0.trim_end())]
+    Usage(String),
     #[error("{0}")]
     Scenario(String),
+    #[error("error: two scenarios are called `{0}`, and --out names its files after them\nhelp: rename one file, or check them one after the other")]
+    SameName(String),
     #[error("error: no built-in scenario and no file is called `{name}`{}\nhelp: `kvweft list scenarios` names the built-in ones", meant(.nearest))]
     NoScenario { name: String, nearest: Option<String> },
     #[error("error: no scenario has the tag `{0}`\nhelp: `kvweft list scenarios` shows the tags")]
     NoTag(String),
-    #[error("error: --drop {text}: {why}")]
+    #[error("error: --drop `{text}`: {why}")]
     Rule { text: String, why: String },
-    #[error("error: --only {name}: there is no such property{}\nhelp: `kvweft list properties` names them", meant(.nearest))]
-    Property { name: String, nearest: Option<String> },
+    #[error("error: --only: {0}")]
+    Property(String),
     #[error("error: {}: {why}", path.display())]
     File { path: PathBuf, why: String },
     #[error("{}:{line}: error: {message}", path.display())]
@@ -44,22 +56,30 @@ impl Failure {
         };
         Failure::File { path: path.to_owned(), why: format!("cannot {doing}: {why}") }
     }
+}
 
-    /// A text that names no rule that can be dropped.
-    pub(crate) fn rule(text: String, why: &UnknownRule) -> Failure {
-        let why = match why {
-            UnknownRule::Rule => {
-                let name = text.split('@').next().unwrap_or_default();
-                let names = RULES.iter().map(|info| info.name);
-                let near = nearest(name, names).map(str::to_owned);
-                format!("there is no such rule{}\nhelp: `kvweft list rules` names them", meant(&near))
-            }
-            UnknownRule::Site(info) => {
-                let sites: Vec<&str> = info.sites.iter().map(|site| site.name()).collect();
-                format!("{} has no such site; it has {}", info.name, sites.join(", "))
-            }
-            UnknownRule::NotModelled(info) => format!("{} is not modelled yet", info.name),
-        };
-        Failure::Rule { text, why }
+/// Why a text names no rule that can be dropped.
+pub(crate) fn why_no_rule(text: &str, why: &UnknownRule) -> String {
+    let (name, site) = text.split_once('@').unwrap_or((text, ""));
+    match why {
+        UnknownRule::Rule => {
+            let near = nearest(name, RULES.iter().map(|info| info.name)).map(str::to_owned);
+            format!("there is no such rule{}\nhelp: `kvweft list rules` names them", meant(&near))
+        }
+        UnknownRule::Site(info) => {
+            let sites: Vec<&str> = info.sites.iter().map(|site| site.name()).collect();
+            let near = nearest(site, sites.iter().copied()).map(str::to_owned);
+            format!("`{}` has no such site{}\nexpected: one of {}", info.name, meant(&near), sites.join(", "))
+        }
+        UnknownRule::NotModelled(info) => format!(
+            "`{}` is not modelled yet: no world can show it\nhelp: `kvweft list rules` shows which rules have sites",
+            info.name
+        ),
     }
+}
+
+/// That there is no property of that name.
+pub(crate) fn no_property(name: &str) -> String {
+    let near = nearest(name, PROPERTIES.iter().map(|info| info.name)).map(str::to_owned);
+    format!("there is no property `{name}`{}\nhelp: `kvweft list properties` names them", meant(&near))
 }

@@ -1,17 +1,21 @@
 //! Results for programs. Every document names its format and version; `docs/json.md` describes them.
 
-use kvweft_check::explore::{Outcome, Verdict};
+use kvweft_check::explore::{Limit, Outcome, Verdict};
 use kvweft_check::record::{Impossible, Replayed};
-use kvweft_check::scenario::Scenario;
-use kvweft_check::verdict::Report;
+use kvweft_check::scenario::{Grain, Scenario};
+use kvweft_check::verdict::{Report, Settings};
 use kvweft_trace::TraceFile;
 use kvweft_world::Action;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::args::What;
+use crate::coverage::Coverage;
+
 #[derive(Serialize)]
 struct Search {
     verdict: &'static str,
+    ran_out_of: Option<&'static str>,
     states: u64,
     transitions: u64,
     depth: u64,
@@ -26,6 +30,11 @@ fn search(outcome: &Outcome<Action>) -> Search {
             Verdict::Violated => "violated",
             Verdict::Inconclusive { .. } => "inconclusive",
         },
+        ran_out_of: match outcome.verdict {
+            Verdict::Inconclusive { ran_out_of: Limit::States } => Some("states"),
+            Verdict::Inconclusive { ran_out_of: Limit::Memory } => Some("memory"),
+            Verdict::Holds | Verdict::Violated => None,
+        },
         states: outcome.counts.states,
         transitions: outcome.counts.transitions,
         depth: outcome.counts.depth,
@@ -35,7 +44,12 @@ fn search(outcome: &Outcome<Action>) -> Search {
 }
 
 /// The document of `kvweft check`.
-pub(crate) fn reports(scenarios: &[Scenario], reports: &[Report]) -> String {
+pub(crate) fn reports(
+    scenarios: &[Scenario],
+    reports: &[Report],
+    coverage: Option<&Coverage>,
+    settings: &Settings,
+) -> String {
     let scenarios: Vec<Value> = scenarios
         .iter()
         .zip(reports)
@@ -49,6 +63,7 @@ pub(crate) fn reports(scenarios: &[Scenario], reports: &[Report]) -> String {
                         "drops": cause.drops,
                         "steps": cause.trace.steps.len(),
                         "dooming_step": cause.trace.dooming_step,
+                        "loop_from": cause.trace.loop_from,
                         "detail": cause.trace.violation.detail,
                         "trace": cause.file.to_string(),
                     })
@@ -59,6 +74,7 @@ pub(crate) fn reports(scenarios: &[Scenario], reports: &[Report]) -> String {
                 "title": scenario.title,
                 "source": scenario.source,
                 "digest": scenario.digest(),
+                "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
                 "drops": report.drops,
                 "as_written": search(&report.as_written),
                 "all_rules": report.all_rules.as_ref().map(search),
@@ -67,37 +83,52 @@ pub(crate) fn reports(scenarios: &[Scenario], reports: &[Report]) -> String {
             })
         })
         .collect();
-    print(&json!({ "format": "kvweft-check", "version": 1, "scenarios": scenarios }))
+    let coverage = coverage.map(|coverage| {
+        json!({
+            "cells_reached": coverage.reached,
+            "cells_unreachable": coverage.unreachable.len(),
+            "cells_missed": coverage.missed,
+            "rules_held": coverage.held,
+            "rules_idle": coverage.idle,
+        })
+    });
+    print(&json!({ "format": "kvweft-check", "version": 1, "scenarios": scenarios, "coverage": coverage }))
+}
+
+fn grain(grain: Grain) -> &'static str {
+    match grain {
+        Grain::Default => "default",
+        Grain::Finest => "finest",
+        Grain::Atomic => "atomic",
+    }
 }
 
 /// The document of `kvweft replay`.
 pub(crate) fn replay(file: &TraceFile, result: &Result<Replayed, Box<Impossible>>) -> String {
-    let value = match result {
-        Ok(replayed) => json!({
-            "format": "kvweft-replay", "version": 1,
-            "scenario": file.scenario, "violates": file.violates,
-            "ended": "at the end of the trace",
-            "violated": replayed.violation.is_some(),
-            "detail": replayed.violation.as_ref().map(|violation| violation.detail.clone()),
-            "steps": replayed.steps.len(),
-        }),
-        Err(impossible) => json!({
-            "format": "kvweft-replay", "version": 1,
-            "scenario": file.scenario, "violates": file.violates,
-            "ended": "at a step that cannot happen",
-            "violated": false,
+    let (steps, violation, impossible) = match result {
+        Ok(replayed) => (replayed.steps.len(), replayed.violation.as_ref(), None),
+        Err(impossible) => (impossible.before.len(), None, Some(impossible)),
+    };
+    print(&json!({
+        "format": "kvweft-replay",
+        "version": 1,
+        "scenario": file.scenario,
+        "violates": file.violates,
+        "violated": violation.is_some(),
+        "detail": violation.map(|violation| &violation.detail),
+        "steps": steps,
+        "impossible": impossible.map(|impossible| json!({
             "step": impossible.step,
             "wanted": impossible.wanted,
-            "waits_for": impossible.blocked.as_ref().map(|blocked| blocked.waits_for.clone()),
+            "waits_for": impossible.blocked.as_ref().map(|blocked| &blocked.waits_for),
             "owed_to": impossible.blocked.as_ref().map(|blocked| blocked.owed_to.to_string()),
             "possible": impossible.possible,
-        }),
-    };
-    print(&value)
+        })),
+    }))
 }
 
 /// The document of `kvweft list`.
-pub(crate) fn list(header: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn list(what: What, header: &[&str], rows: &[Vec<String>]) -> String {
     let rows: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -105,9 +136,16 @@ pub(crate) fn list(header: &[&str], rows: &[Vec<String>]) -> String {
             Value::Object(entries.collect())
         })
         .collect();
-    print(&json!({ "format": "kvweft-list", "version": 1, "rows": rows }))
+    let of = match what {
+        What::Scenarios => "scenarios",
+        What::Rules => "rules",
+        What::Properties => "properties",
+        What::Models => "models",
+        What::Cells => "cells",
+    };
+    print(&json!({ "format": "kvweft-list", "version": 1, "of": of, "rows": rows }))
 }
 
 fn print(value: &Value) -> String {
-    serde_json::to_string_pretty(value).expect("plain values can be written")
+    serde_json::to_string_pretty(value).expect("plain values can be written") + "\n"
 }

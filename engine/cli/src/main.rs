@@ -1,7 +1,8 @@
 //! The command line of kvweft.
 //!
 //! Results go to standard output, progress, rates and warnings to standard error. Exit codes: 0 as expected, 1 not as
-//! expected, 2 bad input, 3 inconclusive.
+//! expected, 2 bad input or a result that cannot be written, 3 inconclusive. A reader that closes the pipe ends the
+//! program with 0: it has seen enough.
 
 mod args;
 mod commands;
@@ -9,6 +10,7 @@ mod coverage;
 mod failure;
 mod input;
 mod json;
+mod output;
 mod table;
 
 use std::process::ExitCode;
@@ -19,31 +21,33 @@ use args::{Args, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    // A reader that has seen enough closes the pipe: that ends the program, and is no defect of it.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        let text = info.payload_as_str().unwrap_or_default();
-        if text.contains("failed printing to stdout") {
-            std::process::exit(0);
+    match run() {
+        Ok(code) => code,
+        Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::note(&failure.to_string());
+            ExitCode::from(2)
         }
-        hook(info);
-    }));
-    let args = Args::parse();
-    let result = match &args.command {
+    }
+}
+
+fn run() -> Result<ExitCode, Failure> {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) if error.use_stderr() => return Err(Failure::Usage(error.render().to_string())),
+        Err(help_or_version) => {
+            output::result(&help_or_version.render().to_string())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    match &args.command {
         Command::Check(check) => commands::check::run(check),
         Command::Replay(replay) => commands::replay::run(replay),
         Command::Shrink(shrink) => commands::shrink::run(shrink),
         Command::Step(step) => commands::step::run(step),
         Command::Render(render) => commands::render::run(render),
         Command::List(list) => commands::list::run(list),
-        Command::Completions { shell } => {
-            commands::meta::completions(*shell);
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Completions { shell } => commands::meta::completions(*shell),
         Command::Man => commands::meta::man(),
-    };
-    result.unwrap_or_else(|failure: Failure| {
-        eprintln!("{failure}");
-        ExitCode::from(2)
-    })
+    }
 }

@@ -17,6 +17,7 @@ mod ids;
 mod input;
 pub mod machine;
 mod manager;
+mod map;
 mod pool;
 mod rules;
 mod shelf;

@@ -9,12 +9,22 @@ const LEAST: usize = 4;
 /// while a short one is there, and a short one never grows.
 #[derive(Debug)]
 pub(crate) struct Shelf<T> {
-    by_power: Vec<Vec<Vec<T>>>,
+    powers: Vec<Power<T>>,
 }
+
+/// The lists of one power of two.
+#[derive(Debug)]
+struct Power<T> {
+    lists: Vec<Vec<T>>,
+    made: usize,
+}
+
+/// A need is met by lists of so many powers, so that little room is wasted.
+const POWERS_TRIED: usize = 3;
 
 impl<T> Default for Shelf<T> {
     fn default() -> Shelf<T> {
-        Shelf { by_power: Vec::new() }
+        Shelf { powers: Vec::new() }
     }
 }
 
@@ -33,8 +43,23 @@ impl<T> Shelf<T> {
         }
         let room = len.next_power_of_two().max(LEAST);
         let power = room.ilog2() as usize;
-        let fitting = self.by_power.iter_mut().skip(power).find_map(Vec::pop);
-        fitting.unwrap_or_else(|| Vec::with_capacity(room))
+        if let Some(list) = self.powers.iter_mut().skip(power).take(POWERS_TRIED).find_map(|power| power.lists.pop()) {
+            return list;
+        }
+        // A few more than are needed now: how many are in use goes up and down, and a high tide should not allocate.
+        let Power { lists, made } = self.power(power);
+        let more = 1 + *made / 4;
+        *made += more;
+        lists.extend((1..more).map(|_| Vec::with_capacity(room)));
+        lists.reserve(*made - lists.len());
+        Vec::with_capacity(room)
+    }
+
+    fn power(&mut self, power: usize) -> &mut Power<T> {
+        if self.powers.len() <= power {
+            self.powers.resize_with(power + 1, || Power { lists: Vec::new(), made: 0 });
+        }
+        &mut self.powers[power]
     }
 
     /// Puts a list that nobody needs on the shelf.
@@ -44,10 +69,7 @@ impl<T> Shelf<T> {
         }
         list.clear();
         let power = list.capacity().ilog2() as usize;
-        if self.by_power.len() <= power {
-            self.by_power.resize_with(power + 1, Vec::new);
-        }
-        self.by_power[power].push(list);
+        self.power(power).lists.push(list);
     }
 
     /// Makes room for `more` further entries in a list in use.
@@ -66,14 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kept_list_is_handed_out_again_to_any_need_that_fits() {
+    fn a_kept_list_is_handed_out_again_to_a_need_that_fits() {
         let mut shelf: Shelf<u32> = Shelf::default();
         let mut list = shelf.take(100);
         list.push(1);
         let place = list.as_ptr();
         shelf.keep(list);
         assert!(shelf.take(129).capacity() >= 129);
-        let again = shelf.take(3);
+        assert!(shelf.take(3).capacity() < 100, "much room for a small need is wasted");
+        let again = shelf.take(40);
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
     }
 

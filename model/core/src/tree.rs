@@ -5,11 +5,9 @@
 //! has no descendant with one.
 
 use alloc::vec::Vec;
-use core::hash::{BuildHasherDefault, Hasher};
-
-use hashbrown::HashMap;
 
 use crate::ids::{BlockHash, PageId, Tier};
+use crate::map::Map;
 use crate::shelf::Shelf;
 
 /// No node.
@@ -45,32 +43,38 @@ pub(crate) enum Lease {
 
 const LEASES: usize = 3;
 
-/// A run of blocks.
+/// A run of blocks. What a match and a lease look at fills the first cache line: at real size a path is a hundred nodes
+/// and more, and each of them is far away in memory.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub(crate) struct Node {
+    pub(crate) blocks: Vec<BlockHash>,
     pub(crate) parent: NodeId,
+    /// Where to look first for the child that a prompt goes on with: the youngest. Not part of the state.
+    likely_child: NodeId,
+    pub(crate) leases: [u32; LEASES],
+    /// Linked children that have pages in each tier.
+    pub(crate) child_in: [u32; 2],
     pub(crate) linked: bool,
     pub(crate) live: bool,
     /// Its owner is gone: free its pages as soon as no lease is left.
     pub(crate) doomed: bool,
-    pub(crate) children: u32,
-    /// Linked children that have pages in each tier.
-    pub(crate) child_in: [u32; 2],
-    pub(crate) blocks: Vec<BlockHash>,
-    pub(crate) pages: [Vec<PageId>; 2],
     pub(crate) residence: [Residence; 2],
-    pub(crate) leases: [u32; LEASES],
-    /// The offload and the reload under way, as transfer records.
-    pub(crate) store: u32,
-    pub(crate) load: u32,
-    previous: [NodeId; 2],
-    following: [NodeId; 2],
     listed: [bool; 2],
     /// Its pages are in [`Tree::reclaimable`].
     counted: [bool; 2],
     /// It is in [`Tree::withheld`].
     withheld: [bool; 2],
+    pub(crate) pages: [Vec<PageId>; 2],
+    /// The offload and the reload under way, as transfer records.
+    pub(crate) store: u32,
+    pub(crate) load: u32,
+    pub(crate) children: u32,
+    previous: [NodeId; 2],
+    following: [NodeId; 2],
 }
+
+const _: () = assert!(core::mem::offset_of!(Node, pages) <= 64);
 
 impl Node {
     pub(crate) fn lease_count(&self) -> u32 {
@@ -93,6 +97,11 @@ impl Node {
         &self.pages[tier.0 as usize]
     }
 
+    /// Whether a request may use its content, after a reload if need be.
+    pub(crate) fn usable(&self) -> bool {
+        self.has(Tier::DEVICE) || self.is(Tier::HOST, Residence::Resident)
+    }
+
     /// Whether nobody holds it and there is nothing to keep it for.
     pub(crate) fn is_loose(&self) -> bool {
         let needless = if self.linked {
@@ -112,40 +121,6 @@ impl Node {
         }
     }
 }
-
-/// A hasher for keys that are hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fold(u64);
-
-impl Hasher for Fold {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u32(&mut self, word: u32) {
-        self.write_u64(u64::from(word));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-        self.0 = (product as u64) ^ ((product >> 64) as u64);
-    }
-
-    fn write_u128(&mut self, word: u128) {
-        self.write_u64(word as u64 ^ (word >> 64) as u64);
-    }
-}
-
-/// A map with a fixed hasher; its order is never looked at.
-pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Fold>>;
 
 /// A list of nodes that may be evicted from one tier, least recently used first.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +143,8 @@ pub(crate) struct Match {
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     unused: Vec<NodeId>,
+    /// Grows whenever a match may end elsewhere than before, or need another reload.
+    pub(crate) shape: u64,
     /// Linked nodes by their first block; a block's hash covers everything before it.
     by_first: Map<BlockHash, NodeId>,
     lru: [Lru; 2],
@@ -186,6 +163,7 @@ impl Tree {
         Tree {
             nodes: Vec::new(),
             unused: Vec::new(),
+            shape: 0,
             by_first: Map::default(),
             lru: [Lru { first: NIL, last: NIL }; 2],
             reclaimable: [0; 2],
@@ -216,6 +194,7 @@ impl Tree {
         node.live = true;
         node.store = NIL;
         node.load = NIL;
+        node.likely_child = NIL;
         id
     }
 
@@ -239,22 +218,24 @@ impl Tree {
     }
 
     /// The longest run of whole blocks of `blocks` that the tree has, splitting a node where the match ends inside it.
-    /// `usable` says whether a node's content may be used; `split` is told (upper, lower) of a split.
+    /// `split` is told (upper, lower) of a split.
     pub(crate) fn match_prefix(
         &mut self,
         blocks: &[BlockHash],
-        usable: impl Fn(&Node) -> bool,
         mut split: impl FnMut(&mut Tree, NodeId, NodeId),
     ) -> Match {
         let mut found = Match { node: NIL, blocks: 0 };
-        while let Some(&id) = blocks.get(found.blocks as usize).and_then(|first| self.by_first.get(first)) {
+        while let Some(id) = self.child(found.node, &blocks[found.blocks as usize..]) {
             let node = self.node(id);
-            if node.parent != found.node || !usable(node) {
+            if !node.usable() {
                 break;
             }
             let rest = &blocks[found.blocks as usize..];
-            let common = node.blocks.iter().zip(rest).take_while(|(a, b)| a == b).count();
-            if common < node.blocks.len() {
+            let length = node.blocks.len();
+            let whole = rest.len() >= length && rest[..length] == node.blocks[..];
+            let same = || node.blocks.iter().zip(rest).take_while(|(a, b)| a == b).count();
+            let common = if whole { length } else { same() };
+            if !whole {
                 let upper = self.split(id, common);
                 split(self, upper, id);
                 return Match { node: upper, blocks: found.blocks + common as u32 };
@@ -264,6 +245,20 @@ impl Tree {
         found
     }
 
+    /// The child of `parent` that starts with the first of `blocks`.
+    fn child(&self, parent: NodeId, blocks: &[BlockHash]) -> Option<NodeId> {
+        let first = blocks.first()?;
+        if parent != NIL && self.node(parent).likely_child != NIL {
+            let likely = self.node(parent).likely_child;
+            let node = self.node(likely);
+            if node.linked && node.parent == parent && node.blocks.first() == Some(first) {
+                return Some(likely);
+            }
+        }
+        let id = *self.by_first.get(first)?;
+        (self.node(id).parent == parent).then_some(id)
+    }
+
     /// Whether a linked node starts with this block.
     pub(crate) fn starts(&self, first: BlockHash) -> bool {
         self.by_first.contains_key(&first)
@@ -271,6 +266,7 @@ impl Tree {
 
     /// Cuts the first `at` blocks off into a new parent. Leases and pending ids are left to the caller's rule.
     fn split(&mut self, lower: NodeId, at: usize) -> NodeId {
+        self.shape += 1;
         self.unlist(lower);
         let upper = self.detached(self.node(lower).parent);
         let node = &mut self.nodes[lower as usize];
@@ -292,6 +288,7 @@ impl Tree {
         top.pages = pages;
         top.residence = residence;
         top.linked = true;
+        top.likely_child = lower;
         top.children = 1;
         top.child_in = [u32::from(residence[0] != Residence::Absent), u32::from(residence[1] != Residence::Absent)];
         self.by_first.insert(first_above, upper);
@@ -303,6 +300,7 @@ impl Tree {
 
     /// Makes a detached node matchable below `parent`. The caller has checked that the tree lacks its first block.
     pub(crate) fn link(&mut self, id: NodeId, parent: NodeId) {
+        self.shape += 1;
         let node = self.node_mut(id);
         node.parent = parent;
         node.linked = true;
@@ -311,6 +309,7 @@ impl Tree {
         self.by_first.insert(first, id);
         if parent != NIL {
             let above = self.node_mut(parent);
+            above.likely_child = id;
             above.children += 1;
             for (count, present) in above.child_in.iter_mut().zip(present) {
                 *count += u32::from(present);
@@ -322,6 +321,7 @@ impl Tree {
 
     /// Takes a node out of the tree; its pages are the caller's business.
     pub(crate) fn unlink(&mut self, id: NodeId) {
+        self.shape += 1;
         let node = self.node(id);
         debug_assert!(node.linked);
         let (first, parent) = (node.blocks[0], node.parent);
@@ -352,9 +352,12 @@ impl Tree {
     pub(crate) fn set_residence(&mut self, id: NodeId, tier: Tier, residence: Residence) {
         let t = tier.0 as usize;
         let node = self.node_mut(id);
-        let before = node.residence[t];
+        let (before, was) = (node.residence[t], (node.usable(), node.has(Tier::DEVICE)));
         node.residence[t] = residence;
         let (parent, linked) = (node.parent, node.linked);
+        if linked && was != (node.usable(), node.has(Tier::DEVICE)) {
+            self.shape += 1;
+        }
         if linked && parent != NIL && (before == Residence::Absent) != (residence == Residence::Absent) {
             let above = self.node_mut(parent);
             if residence == Residence::Absent {
@@ -365,6 +368,14 @@ impl Tree {
             self.refresh(parent);
         }
         self.refresh(id);
+    }
+
+    /// The node and its ancestors.
+    pub(crate) fn upwards(&self, id: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
+        core::iter::successors((id != NIL).then_some(id), |&at| {
+            let parent = self.node(at).parent;
+            (parent != NIL).then_some(parent)
+        })
     }
 
     /// Takes a lease on the node and its ancestors.
@@ -401,14 +412,11 @@ impl Tree {
     /// Makes what can be evicted from `tier` on the path down to a node the last to go, as a lease that is taken and
     /// given back would. Of a path, only the deepest node with pages in a tier can be on its list.
     pub(crate) fn touch(&mut self, id: NodeId, tier: Tier) {
-        let mut at = id;
-        while at != NIL && !self.node(at).has(tier) {
-            at = self.node(at).parent;
-        }
         let t = tier.0 as usize;
-        if at != NIL && self.node(at).listed[t] && !self.evict_leased[t] {
-            self.remove(at, t);
-            self.push(at, t);
+        let deepest = self.upwards(id).find(|&at| self.node(at).has(tier));
+        if let Some(deepest) = deepest.filter(|&at| self.node(at).listed[t] && !self.evict_leased[t]) {
+            self.remove(deepest, t);
+            self.push(deepest, t);
         }
     }
 

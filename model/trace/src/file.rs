@@ -31,7 +31,7 @@ pub struct StepLine {
 pub struct TraceFile {
     /// The scenario by name.
     pub scenario: String,
-    /// The digest of the scenario's text.
+    /// The digest of the scenario's meaning; empty if it was not recorded.
     pub digest: String,
     /// The rules that were dropped.
     pub drops: Vec<String>,
@@ -67,7 +67,10 @@ fn error<T>(line: usize, message: impl Into<String>) -> Result<T, ParseError> {
 impl fmt::Display for TraceFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "kvweft-trace {VERSION}")?;
-        write!(f, "scenario  {}  digest {}", self.scenario, self.digest)?;
+        write!(f, "scenario  {}", self.scenario)?;
+        if !self.digest.is_empty() {
+            write!(f, "  digest {}", self.digest)?;
+        }
         if !self.drops.is_empty() {
             write!(f, "  drops {}", self.drops.join(" "))?;
         }
@@ -92,13 +95,16 @@ impl fmt::Display for TraceFile {
 }
 
 impl TraceFile {
-    /// Reads a trace.
+    /// Reads a trace: the header, in its order, then the steps, then the `end` line. Empty lines and lines that begin
+    /// with `#` may stand anywhere but first.
     ///
     /// # Errors
     /// With the line and what was expected there.
     pub fn parse(text: &str) -> Result<TraceFile, ParseError> {
         let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim_end()));
-        let Some((_, first)) = lines.next() else { return error(1, "expected `kvweft-trace 1`, the file is empty") };
+        let Some((_, first)) = lines.next() else {
+            return error(1, format!("expected `kvweft-trace {VERSION}`, the file is empty"));
+        };
         check_version(first)?;
         let mut trace = TraceFile {
             scenario: String::new(),
@@ -109,100 +115,148 @@ impl TraceFile {
             steps: Vec::new(),
         };
         let mut last = 1;
-        let mut ended = false;
+        let mut next = Part::Scenario;
         for (number, line) in lines {
             last = number;
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            if ended {
-                return error(number, format!("expected nothing behind the `end` line, found `{line}`"));
-            }
-            match line.split_whitespace().next().unwrap_or_default() {
-                "scenario" => trace.read_scenario(number, line)?,
-                "violates" => trace.violates = line["violates".len()..].trim().to_owned(),
-                "because" => trace.detail = line["because".len()..].trim().to_owned(),
-                "end" => {
-                    trace.read_end(number, line)?;
-                    ended = true;
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            next = match (next, word) {
+                (Part::Scenario, "scenario") => trace.read_scenario(number, rest)?,
+                (Part::Violates, "violates") => trace.read_violates(number, rest)?,
+                (Part::Because, "because") => {
+                    trace.detail = rest.trim().to_owned();
+                    Part::Steps
                 }
-                _ => trace.read_step(number, line)?,
+                (Part::Because | Part::Steps, "end") => trace.read_end(number, line)?,
+                (Part::Because | Part::Steps, _) => trace.read_step(number, line)?,
+                (Part::Scenario | Part::Violates | Part::Nothing, _) => {
+                    return error(number, format!("expected {}, found `{}`", next.what(), head(line)));
+                }
+            };
+        }
+        match next {
+            Part::Nothing => Ok(trace),
+            Part::Scenario | Part::Violates => error(last, format!("expected {}, found the end", next.what())),
+            Part::Because | Part::Steps => {
+                let steps = trace.steps.len();
+                error(last, format!("the trace is cut short: expected a last line `end  N steps`, found {steps} steps"))
             }
         }
-        if trace.scenario.is_empty() {
-            return error(last, "expected a line `scenario NAME  digest HEX`, found none");
-        }
-        if trace.violates.is_empty() {
-            return error(last, "expected a line `violates PROPERTY`, found none");
-        }
-        if !ended {
-            return error(last, "expected a last line `end  N steps`: the trace is cut short");
-        }
-        Ok(trace)
     }
 
-    fn read_scenario(&mut self, number: usize, line: &str) -> Result<(), ParseError> {
-        let mut words = line.split_whitespace().skip(1);
+    fn read_scenario(&mut self, number: usize, line: &str) -> Result<Part, ParseError> {
+        let mut words = line.split_whitespace();
         let Some(name) = words.next() else { return error(number, "expected the scenario's name behind `scenario`") };
         self.scenario = name.to_owned();
         while let Some(word) = words.next() {
             match word {
-                "digest" => match words.next() {
-                    Some(digest) => self.digest = digest.to_owned(),
-                    None => return error(number, "expected 16 hexadecimal digits behind `digest`"),
-                },
+                "digest" => self.digest = digest(number, words.next().unwrap_or_default())?,
                 "drops" => self.drops.extend(words.by_ref().map(str::to_owned)),
-                other => return error(number, format!("expected `digest` or `drops`, found `{other}`")),
+                other => return error(number, format!("expected `digest` or `drops`, found `{}`", head(other))),
             }
         }
-        Ok(())
+        Ok(Part::Violates)
     }
 
-    fn read_end(&self, number: usize, line: &str) -> Result<(), ParseError> {
-        let count = line.split_whitespace().nth(1).and_then(|word| word.parse::<usize>().ok());
-        if count != Some(self.steps.len()) {
-            return error(number, format!("expected `end  {} steps`, found `{line}`", self.steps.len()));
+    fn read_violates(&mut self, number: usize, line: &str) -> Result<Part, ParseError> {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some(property), None) => {
+                self.violates = property.to_owned();
+                Ok(Part::Because)
+            }
+            _ => error(number, format!("expected the name of one property behind `violates`, found `{}`", head(line))),
         }
-        Ok(())
     }
 
-    fn read_step(&mut self, number: usize, line: &str) -> Result<(), ParseError> {
+    fn read_end(&self, number: usize, line: &str) -> Result<Part, ParseError> {
+        let count = self.steps.len().to_string();
+        if line.split_whitespace().eq(["end", &count, "steps"]) {
+            return Ok(Part::Nothing);
+        }
+        error(number, format!("expected `end  {count} steps`, found `{}`: the trace was cut or changed", head(line)))
+    }
+
+    fn read_step(&mut self, number: usize, line: &str) -> Result<Part, ParseError> {
         let expected = self.steps.len() + 1;
         let line = line.trim_start();
-        let Some((count, rest)) = line.split_once("  ") else {
-            return error(number, format!("expected step {expected} as `{expected}  ACTOR  ACTION`, found `{line}`"));
-        };
+        let shape = || error(number, format!("expected `{expected}  ACTOR  ACTION`, found `{}`", head(line)));
+        let Some((count, rest)) = line.split_once("  ") else { return shape() };
         if count.parse::<usize>() != Ok(expected) {
-            return error(number, format!("expected step {expected}, found `{count}`"));
+            return error(number, format!("expected step {expected}, found `{}`", head(count)));
         }
-        let Some((actor, rest)) = rest.trim_start().split_once("  ") else {
-            return error(number, format!("expected two spaces between actor and action in `{line}`"));
-        };
+        let Some((actor, rest)) = rest.trim_start().split_once("  ") else { return shape() };
         let (rest, mark) = rest.rsplit_once("  <- ").unwrap_or((rest, ""));
         let (action, result) = rest.split_once("  -> ").unwrap_or((rest, ""));
+        if action.trim().is_empty() || action.trim_start().starts_with(['-', '<']) {
+            return shape();
+        }
         self.steps.push(StepLine {
             actor: actor.trim().to_owned(),
             action: action.trim().to_owned(),
             result: result.trim().to_owned(),
             mark: mark.trim().to_owned(),
         });
-        Ok(())
+        Ok(Part::Steps)
     }
+}
+
+/// What a trace may go on with.
+#[derive(Clone, Copy)]
+enum Part {
+    /// The line `scenario`.
+    Scenario,
+    /// The line `violates`.
+    Violates,
+    /// The line `because`, or a step, or the end.
+    Because,
+    /// A step, or the end.
+    Steps,
+    /// Nothing: the trace has ended.
+    Nothing,
+}
+
+impl Part {
+    fn what(self) -> &'static str {
+        match self {
+            Part::Scenario => "a line `scenario  NAME  digest HEX`",
+            Part::Violates => "a line `violates  PROPERTY`",
+            Part::Because | Part::Steps => "a step, or `end  N steps`",
+            Part::Nothing => "nothing behind the `end` line",
+        }
+    }
+}
+
+/// The beginning of a text, short enough for a message.
+fn head(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut head: String = text.trim().chars().take(CHARS_MAX).map(printable).collect();
+    if text.trim().chars().nth(CHARS_MAX).is_some() {
+        head.push_str("..");
+    }
+    head
+}
+
+fn digest(number: usize, word: &str) -> Result<String, ParseError> {
+    if (1..=16).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(word.to_owned());
+    }
+    error(number, format!("expected up to 16 hexadecimal digits behind `digest`, found `{}`", head(word)))
 }
 
 fn check_version(first: &str) -> Result<(), ParseError> {
     let Some(version) = first.strip_prefix("kvweft-trace ") else {
-        return error(
-            1,
-            format!("expected `kvweft-trace {VERSION}`, found `{}`", first.chars().take(60).collect::<String>()),
-        );
+        return error(1, format!("expected `kvweft-trace {VERSION}`, found `{}`", head(first)));
     };
     match version.trim().parse::<u32>() {
-        Ok(version) if version == VERSION => Ok(()),
-        Ok(version) => {
+        Ok(VERSION) => Ok(()),
+        Ok(version) if version > VERSION => {
             error(1, format!("the trace is of format {version}, this kvweft reads up to {VERSION}: use a newer one"))
         }
-        Err(_) => error(1, format!("expected a number behind `kvweft-trace`, found `{version}`")),
+        _ => error(1, format!("expected `kvweft-trace {VERSION}`, found `{}`", head(first))),
     }
 }
 
@@ -228,16 +282,52 @@ end  2 steps
     }
 
     #[test]
+    fn comments_and_empty_lines_may_stand_between_the_lines() {
+        let spaced = TRACE.replace('\n', "\n\n# a word\n").replace("\n1  ", "\r\n  1  ");
+        assert_eq!(TraceFile::parse(&spaced), TraceFile::parse(TRACE));
+    }
+
+    #[test]
     fn bad_traces_name_the_line_and_what_was_expected() {
         let cases = [
             ("", "line 1: expected `kvweft-trace 1`, the file is empty"),
             ("kvweft-trace 9", "line 1: the trace is of format 9, this kvweft reads up to 1: use a newer one"),
+            ("kvweft-trace 0", "line 1: expected `kvweft-trace 1`, found `kvweft-trace 0`"),
+            ("kvweft-trace one", "line 1: expected `kvweft-trace 1`, found `kvweft-trace one`"),
             ("hello", "line 1: expected `kvweft-trace 1`, found `hello`"),
-            ("kvweft-trace 1\n", "line 1: expected a line `scenario NAME  digest HEX`, found none"),
+            ("kvweft-trace 1\n", "line 1: expected a line `scenario  NAME  digest HEX`, found the end"),
+            ("kvweft-trace 1\nviolates p", "line 2: expected a line `scenario  NAME  digest HEX`, found `violates p`"),
+            ("kvweft-trace 1\nscenario", "line 2: expected the scenario's name behind `scenario`"),
+            ("kvweft-trace 1\nscenario s dig", "line 2: expected `digest` or `drops`, found `dig`"),
+            (
+                "kvweft-trace 1\nscenario s digest xyz",
+                "line 2: expected up to 16 hexadecimal digits behind `digest`, found `xyz`",
+            ),
+            ("kvweft-trace 1\nscenario s\n", "line 2: expected a line `violates  PROPERTY`, found the end"),
+            (
+                "kvweft-trace 1\nscenario s\nscenario s\n",
+                "line 3: expected a line `violates  PROPERTY`, found `scenario s`",
+            ),
+            (
+                "kvweft-trace 1\nscenario s\nviolates p q\n",
+                "line 3: expected the name of one property behind `violates`, found `p q`",
+            ),
             ("kvweft-trace 1\nscenario s\nviolates p\n2  client  x", "line 4: expected step 1, found `2`"),
             (
+                "kvweft-trace 1\nscenario s\nviolates p\n1  client x",
+                "line 4: expected `1  ACTOR  ACTION`, found `1  client x`",
+            ),
+            (
                 "kvweft-trace 1\nscenario s\nviolates p\n1  client  x",
-                "line 4: expected a last line `end  N steps`: the trace is cut short",
+                "line 4: the trace is cut short: expected a last line `end  N steps`, found 1 steps",
+            ),
+            (
+                "kvweft-trace 1\nscenario s\nviolates p\nend  0 ste",
+                "line 4: expected `end  0 steps`, found `end  0 ste`: the trace was cut or changed",
+            ),
+            (
+                "kvweft-trace 1\nscenario s\nviolates p\nend  0 steps\n1  client  x",
+                "line 5: expected nothing behind the `end` line, found `1  client  x`",
             ),
         ];
         for (text, expected) in cases {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kvweft_check::explore::{Options, Outcome, Progress, Verdict};
+use kvweft_check::explore::{Limit, MissProbability, Options, Outcome, Progress, Verdict};
 use kvweft_check::lanes;
 use kvweft_check::record::replay;
 use kvweft_check::scenario::{self, Scenario};
@@ -18,13 +18,14 @@ use kvweft_world::Action;
 use crate::args::{self, Format, Grain};
 use crate::coverage::Coverage;
 use crate::failure::Failure;
-use crate::{input, json, table};
+use crate::{input, json, output, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     let settings = settings(args)?;
     let scenarios = input::scenarios(&args.scenarios, args.tag.as_deref())?;
     if let Some(folder) = &args.out {
+        names_differ(&scenarios)?;
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
     }
     let whole_suite = args.scenarios.is_empty() && args.tag.is_none();
@@ -33,22 +34,31 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     let mut bench = Bench::default();
     for (at, scenario) in scenarios.iter().enumerate() {
         let shown = Shown::new(at + 1, scenarios.len(), &scenario.name);
-        let begun = Instant::now();
         let report = check(scenario, &settings, &|progress| shown.show(progress));
         shown.clear();
-        bench.add(&report, begun.elapsed());
+        bench.add(&report);
         if let Some(folder) = &args.out {
-            write_causes(folder, scenario, &report)?;
+            write_causes(folder, scenario, &report, settings.grain)?;
         }
         reports.push(report);
     }
     let coverage = (whole_suite && args.drop.is_empty() && args.only.is_empty()).then(|| coverage(&reports));
     match args.format {
-        Format::Text => print!("{}", text(&scenarios, &reports, coverage.as_ref(), &settings)),
-        Format::Json => println!("{}", json::reports(&scenarios, &reports)),
+        Format::Text => output::result(&text(&scenarios, &reports, coverage.as_ref(), &settings))?,
+        Format::Json => output::result(&json::reports(&scenarios, &reports, coverage.as_ref(), &settings))?,
     }
-    eprintln!("{}", bench.text(started.elapsed()));
+    output::note(&bench.text(started.elapsed()));
     Ok(exit_code(&reports, coverage.as_ref()))
+}
+
+/// Files of counterexamples are named after their scenario: two of one name would overwrite each other's.
+fn names_differ(scenarios: &[Scenario]) -> Result<(), Failure> {
+    let mut names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Failure::SameName(pair[0].to_owned())),
+        None => Ok(()),
+    }
 }
 
 fn settings(args: &args::Check) -> Result<Settings, Failure> {
@@ -98,7 +108,8 @@ fn verdict(outcome: &Outcome<Action>) -> String {
     match outcome.verdict {
         Verdict::Holds => "holds".to_owned(),
         Verdict::Violated => "VIOLATED".to_owned(),
-        Verdict::Inconclusive { ran_out_of } => format!("ran out of {}", format!("{ran_out_of:?}").to_lowercase()),
+        Verdict::Inconclusive { ran_out_of: Limit::States } => "ran out of states".to_owned(),
+        Verdict::Inconclusive { ran_out_of: Limit::Memory } => "ran out of memory".to_owned(),
     }
 }
 
@@ -140,7 +151,7 @@ fn text(scenarios: &[Scenario], reports: &[Report], coverage: Option<&Coverage>,
     }
     if let Some((scenario, cause)) = showcase(scenarios, reports) {
         out.push('\n');
-        out += &drawn(scenario, cause);
+        out += &drawn(scenario, cause, settings.grain);
     }
     out
 }
@@ -167,25 +178,36 @@ fn causes_text(scenarios: &[Scenario], reports: &[Report]) -> String {
     table::table(&["scenario", "violates", "steps", "because of"], &rows) + "\n"
 }
 
-/// What a verdict that something holds covers.
+/// What the verdicts cover.
 fn covers(scenarios: &[Scenario], reports: &[Report]) -> String {
-    let mut states = 0;
-    let mut worst = None;
-    for report in reports {
-        for outcome in report.all_rules.iter().chain([&report.as_written]) {
-            states += outcome.counts.states;
-            worst = worst.max(Some(outcome.miss.to_string()).filter(|miss| miss != "0"));
-        }
-    }
+    let outcomes = || reports.iter().flat_map(|report| report.all_rules.iter().chain([&report.as_written]));
+    let states: u64 = outcomes().map(|outcome| outcome.counts.states).sum();
+    let worst = outcomes().filter_map(|outcome| match outcome.miss {
+        MissProbability::Zero => None,
+        MissProbability::Below { exponent } => Some(exponent),
+    });
+    let miss = match worst.max() {
+        None => "exact".to_owned(),
+        Some(exponent) => format!("probability that a state was missed < 2^{exponent} in any one"),
+    };
+    let cut = reports.iter().filter(|report| report.inconclusive()).count();
+    let interleavings = match cut {
+        0 => format!("every interleaving of {}", counted(reports.len(), "world")),
+        _ => format!("not every interleaving: a limit came first in {cut} of {}", counted(reports.len(), "world")),
+    };
     let requests = scenarios.iter().map(|scenario| scenario.requests.len()).max().unwrap_or(0);
     let layers = scenarios.iter().map(|scenario| scenario.model.layers.len()).max().unwrap_or(0);
     let pages = scenarios.iter().map(|scenario| scenario.world.device_pages).max().unwrap_or(0);
-    let miss =
-        worst.map_or("exact".to_owned(), |miss| format!("probability that a state was missed {miss} in any one"));
     format!(
-        "every interleaving of {} worlds: {states} states; at most {requests} requests, {pages} device pages, {layers} layers; {miss}\n",
-        scenarios.len()
+        "{interleavings}: {states} states; at most {}, {}, {}; {miss}\n",
+        counted(requests, "request"),
+        counted(pages as usize, "device page"),
+        counted(layers, "layer")
     )
+}
+
+fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// The counterexample that is drawn: of a scenario tagged `showcase` if there is one, then the shortest read of wrong
@@ -200,21 +222,25 @@ fn showcase<'a>(scenarios: &'a [Scenario], reports: &'a [Report]) -> Option<(&'a
     })
 }
 
-fn drawn(scenario: &Scenario, cause: &Cause) -> String {
+fn drawn(scenario: &Scenario, cause: &Cause, grain: Option<scenario::Grain>) -> String {
     let drops = input::rules(&cause.drops).unwrap_or(RuleSet::EMPTY);
-    let system = kvweft_check::build::build(scenario, drops);
-    let memory = replay(&system, &cause.file).map(|done| done.steps.into_iter().map(|step| step.memory).collect());
+    let memory = replay(&input::world(scenario, drops, grain), &cause.file).map(|done| done.steps.into_iter().map(|step| step.memory).collect());
     lanes::draw(&cause.file, &memory.unwrap_or_else(|_| Vec::new()))
 }
 
 /// One trace and one drawing per property and minimal set of dropped rules.
-fn write_causes(folder: &Path, scenario: &Scenario, report: &Report) -> Result<(), Failure> {
+fn write_causes(
+    folder: &Path,
+    scenario: &Scenario,
+    report: &Report,
+    grain: Option<scenario::Grain>,
+) -> Result<(), Failure> {
     for cause in &report.causes {
         let mut name = format!("{}.{}", scenario.name, cause.trace.violation.property);
         if report.drops.len() > 1 {
             name += &format!(".{}", cause.drops.join("+"));
         }
-        for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause))] {
+        for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause, grain))] {
             let path = folder.join(format!("{name}.{extension}"));
             std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
         }
@@ -228,18 +254,15 @@ struct Bench {
     states: u64,
     transitions: u64,
     bytes: u64,
-    slowest: Option<(Duration, u64)>,
 }
 
 impl Bench {
-    fn add(&mut self, report: &Report, took: Duration) {
+    fn add(&mut self, report: &Report) {
         for outcome in report.all_rules.iter().chain([&report.as_written]) {
             self.states += outcome.counts.states;
             self.transitions += outcome.counts.transitions;
             self.bytes += outcome.table_bytes;
         }
-        let states = report.as_written.counts.states;
-        self.slowest = self.slowest.max(Some((took, states)));
     }
 
     fn text(&self, took: Duration) -> String {

@@ -11,7 +11,7 @@ use kvweft_world::PROPERTIES;
 use crate::args::{self, Format, What};
 use crate::coverage::Coverage;
 use crate::failure::Failure;
-use crate::{json, table};
+use crate::{json, output, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &args::List) -> Result<ExitCode, Failure> {
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &args::List) -> Result<ExitCode, Failure> {
         What::Cells => (vec!["cell", "why it cannot be reached"], cells()),
     };
     match args.format {
-        Format::Text => print!("{}", table::table(&header, &rows)),
-        Format::Json => println!("{}", json::list(&header, &rows)),
+        Format::Text => output::result(&table::table(&header, &rows))?,
+        Format::Json => output::result(&json::list(args.what, &header, &rows))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,25 +2,23 @@
 
 use std::process::ExitCode;
 
-use kvweft_check::build::{CacheSystem, build};
 use kvweft_check::record::{Impossible, Replayed, ReplayedStep, replay};
 use kvweft_core::RuleSet;
 use kvweft_trace::TraceFile;
 
 use crate::args::{self, Format};
 use crate::failure::Failure;
-use crate::{input, json};
+use crate::{input, json, output};
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Replay) -> Result<ExitCode, Failure> {
     let traced = input::trace(&args.trace, args.scenario.as_ref())?;
     let drops = if args.all_rules { RuleSet::EMPTY } else { traced.drops };
-    let system: CacheSystem = build(&traced.scenario, drops);
-    let result = replay(&system, &traced.file);
+    let result = replay(&traced.world(drops), &traced.file);
     let violated = matches!(&result, Ok(replayed) if replayed.violation.is_some());
     match args.format {
-        Format::Text => print!("{}", text(&traced.file, &result)),
-        Format::Json => println!("{}", json::replay(&traced.file, &result)),
+        Format::Text => output::result(&text(&traced.file, &result))?,
+        Format::Json => output::result(&json::replay(&traced.file, &result))?,
     }
     Ok(ExitCode::from(u8::from(!violated)))
 }

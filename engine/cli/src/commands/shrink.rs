@@ -2,36 +2,38 @@
 
 use std::process::ExitCode;
 
-use kvweft_check::build::{CacheSystem, build};
 use kvweft_check::record::{Origin, record, replay};
 use kvweft_check::shrink::shrink;
 use kvweft_check::trace::Trace;
 
 use crate::args;
 use crate::failure::Failure;
-use crate::input;
+use crate::{input, output};
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Shrink) -> Result<ExitCode, Failure> {
     let traced = input::trace(&args.trace, args.scenario.as_ref())?;
-    let system: CacheSystem = build(&traced.scenario, traced.drops);
+    let system = traced.world(traced.drops);
     let replayed = match replay(&system, &traced.file) {
         Ok(replayed) => replayed,
         Err(impossible) => {
-            eprintln!("error: the trace cannot be replayed, so it cannot be shrunk\n{impossible}");
+            output::note(&format!("error: the trace cannot be replayed, so it cannot be shrunk\n{impossible}"));
             return Ok(ExitCode::from(1));
         }
     };
     if replayed.violation.is_none() {
-        eprintln!("error: the trace does not violate {}, so there is nothing to shrink", traced.file.violates);
+        output::note(&format!(
+            "error: the trace does not violate {}, so there is nothing to shrink",
+            traced.file.violates
+        ));
         return Ok(ExitCode::from(1));
     }
     let shrunk = shrink(&system, &replayed.actions, &traced.file.violates);
     let Some(violation) = shrunk.violation else {
-        eprintln!(
+        output::note(&format!(
             "note: {} is broken by what never happens, not by a step: the trace stays as it is",
             traced.file.violates
-        );
+        ));
         write(args, &traced.file.to_string())?;
         return Ok(ExitCode::SUCCESS);
     };
@@ -40,7 +42,12 @@ pub(crate) fn run(args: &args::Shrink) -> Result<ExitCode, Failure> {
         digest: traced.scenario.digest(),
         drops: traced.file.drops.clone(),
     };
-    eprintln!("{} steps shrunk to {} in {} replays", replayed.actions.len(), shrunk.actions.len(), shrunk.replays);
+    output::note(&format!(
+        "{} steps shrunk to {} in {} replays",
+        replayed.actions.len(),
+        shrunk.actions.len(),
+        shrunk.replays
+    ));
     let trace = Trace { initial: 0, steps: shrunk.actions, violation, dooming_step: None, loop_from: None };
     write(args, &record(&system, &trace, &origin).to_string())?;
     Ok(ExitCode::SUCCESS)
@@ -49,9 +56,6 @@ pub(crate) fn run(args: &args::Shrink) -> Result<ExitCode, Failure> {
 fn write(args: &args::Shrink, text: &str) -> Result<(), Failure> {
     match &args.out {
         Some(path) => std::fs::write(path, text).map_err(|error| Failure::io(path, "write the trace", &error)),
-        None => {
-            print!("{text}");
-            Ok(())
-        }
+        None => output::result(text),
     }
 }

@@ -1,6 +1,6 @@
 //! `kvweft step`: a world walked by hand.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 
 use kvweft_check::build::{build, scenario_drops};
@@ -10,7 +10,7 @@ use kvweft_world::Action;
 
 use crate::args;
 use crate::failure::Failure;
-use crate::input;
+use crate::{input, output};
 
 const HELP: &str =
     "a number takes that action; `why` says what fences keep back; `memory` shows the pages; `back` takes the
@@ -27,35 +27,47 @@ pub(crate) fn run(args: &args::Step) -> Result<ExitCode, Failure> {
     let system = build(&scenario, drops);
     let mut taken: Vec<Action> = Vec::new();
     let mut walk = Walk::new(&system);
-    println!("{}: {}\n{HELP}", scenario.name, scenario.title);
-    show(&walk);
-    for line in std::io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
-        match line.trim() {
+    output::result(&format!("{}: {}\n{HELP}\n{}", scenario.name, scenario.title, choices(&walk)))?;
+    let mut input = std::io::stdin().lock();
+    let mut line = Vec::new();
+    loop {
+        prompt()?;
+        line.clear();
+        let read = input.read_until(b'\n', &mut line).map_err(|error| Failure::Input(error.to_string()))?;
+        // Bytes that are no text are answered like any other word that is no command.
+        let word = String::from_utf8_lossy(&line);
+        match word.trim() {
+            _ if read == 0 => break,
             "" => {}
             "end" | "quit" | "q" => break,
-            "help" | "?" => println!("{HELP}"),
-            "why" => why(&walk),
-            "memory" => walk.memory().into_iter().for_each(|(page, cells)| println!("  {page}: {cells}")),
+            "help" | "?" => output::result(&format!("{HELP}\n"))?,
+            "why" => output::result(&why(&walk))?,
+            "memory" => output::result(&memory(&mut walk))?,
             "back" => {
                 taken.pop();
                 walk = Walk::new(&system);
                 for &action in &taken {
                     walk.take(action);
                 }
-                show(&walk);
+                output::result(&choices(&walk))?;
             }
             word => match choose(&walk, word) {
                 Some(action) => {
-                    take(&mut walk, action);
                     taken.push(action);
-                    show(&walk);
+                    output::result(&(take(&mut walk, action) + &choices(&walk)))?;
                 }
-                None => println!("expected a number from the list, or one of: why memory back end; found `{word}`"),
+                None => output::result(&format!(
+                    "expected a number from the list, or one of: why memory back end; found `{word}`\n"
+                ))?,
             },
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks for the next command, where somebody is looking.
+fn prompt() -> Result<(), Failure> {
+    if std::io::stdout().is_terminal() { output::result("> ") } else { Ok(()) }
 }
 
 fn choose(walk: &Walk<'_, Manager>, word: &str) -> Option<Action> {
@@ -63,41 +75,48 @@ fn choose(walk: &Walk<'_, Manager>, word: &str) -> Option<Action> {
     walk.choices().get(number.checked_sub(1)?).map(|(action, _)| *action)
 }
 
-fn take(walk: &mut Walk<'_, Manager>, action: Action) {
+fn take(walk: &mut Walk<'_, Manager>, action: Action) -> String {
     let (described, result, violations) = walk.take(action);
-    println!("{} {}", described.actor, described.ops.join("; "));
+    let mut out = format!("{} {}\n", described.actor, described.ops.join("; "));
     if !result.is_empty() {
-        println!("  {result}");
+        out += &format!("  {result}\n");
     }
     for violation in violations {
-        println!("  ! {}: {}", violation.property, violation.detail);
+        out += &format!("  ! {}: {}\n", violation.property, violation.detail);
     }
+    out
 }
 
-fn show(walk: &Walk<'_, Manager>) {
+fn choices(walk: &Walk<'_, Manager>) -> String {
+    let mut out = String::new();
     let choices = walk.choices();
     for (i, (_, described)) in choices.iter().enumerate() {
-        println!("{:>3}  {:<10} {}", i + 1, described.actor, described.ops.join("; "));
+        out += &format!("{:>3}  {:<10} {}\n", i + 1, described.actor, described.ops.join("; "));
     }
     if choices.is_empty() {
-        println!("nothing more can happen");
+        out += "nothing more can happen\n";
         for owed in walk.owed() {
-            println!("  ! {}: {}", owed.property, owed.detail);
+            out += &format!("  ! {}: {}\n", owed.property, owed.detail);
         }
     }
-    if std::io::stdout().is_terminal() {
-        print!("> ");
-        // A prompt that cannot be shown is no reason to stop.
-        let _ = std::io::stdout().flush();
-    }
+    out
 }
 
-fn why(walk: &Walk<'_, Manager>) {
+fn why(walk: &Walk<'_, Manager>) -> String {
     let blocked = walk.blocked();
     if blocked.is_empty() {
-        println!("  no fence keeps anything back");
+        return "  no fence keeps anything back\n".to_owned();
     }
-    for held in blocked {
-        println!("  {} {}: waits for {} ({})", held.actor, held.op, held.waits_for, held.owed_to);
+    let line = |held: kvweft_world::Blocked| {
+        format!("  {} {}: waits for {} ({})\n", held.actor, held.op, held.waits_for, held.owed_to)
+    };
+    blocked.into_iter().map(line).collect()
+}
+
+fn memory(walk: &mut Walk<'_, Manager>) -> String {
+    let pages = walk.memory();
+    if pages.is_empty() {
+        return "  no page has an owner\n".to_owned();
     }
+    pages.into_iter().map(|(page, cells)| format!("  {page}: {cells}\n")).collect()
 }

@@ -35,6 +35,8 @@ pub enum Class {
     CompletedAndMore,
     SubmitHit,
     SubmitReload,
+    /// A prompt of which at most a shared head was known: its own pages have to be found.
+    SubmitFresh,
     SubmitQueued,
     DecodeDone,
     PrefillDone,
@@ -267,7 +269,9 @@ impl Driver {
             probe.record(Class::SubmitReload, hit, cost);
         } else if seen.pages_taken == 0 {
             probe.record(Class::SubmitQueued, blocks.len() as u32, cost);
-        } else if hit > 0 && seen.launched == 0 {
+        } else if seen.launched == 0 && seen.pages_taken > 64 {
+            probe.record(Class::SubmitFresh, seen.pages_taken, cost);
+        } else if seen.launched == 0 {
             probe.record(Class::SubmitHit, hit, cost);
         }
         self.sessions[i].context = blocks;

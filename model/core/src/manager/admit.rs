@@ -1,31 +1,24 @@
 //! The queue: who gets pages, and who runs next.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Manager, Role};
+use super::records::Found;
+use super::{Manager, Role, WritePolicy};
 use crate::effect::StepKind;
-use crate::ids::Tier;
+use crate::ids::{PageId, Tier};
 use crate::machine::request::{RequestEvent, RequestState};
 use crate::machine::slot::SlotEvent;
 use crate::rules::{Rule, Site};
 use crate::tree::{Lease, NIL, NodeId, Residence};
 
-/// What a request would take from the tree.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    /// The deepest node that it shares.
-    node: NodeId,
-    /// Blocks on the path down to it.
-    blocks: u32,
-    /// The last of them that need a reload.
-    to_load: u32,
-}
-
 impl Manager {
     /// Admits what fits and launches what can run.
     pub(super) fn schedule(&mut self) {
         self.woken = false;
+        let stream_full = self.launched.len() >= usize::from(self.config.pipeline_depth.max(1));
+        if self.queued == 0 && stream_full {
+            return;
+        }
         let mut first_ready: Option<u32> = None;
         let mut passed_over = false;
         let at = Rule::ScanPastHead.at(Site::Schedule);
@@ -62,14 +55,14 @@ impl Manager {
             return;
         }
         let ready = |manager: &Manager, index: u32| manager.requests[index as usize].state == RequestState::Ready;
-        let mut decodes = self.spare.nodes();
+        let mut decodes = self.spare.nodes.take(scanned - first);
         for i in first..scanned {
             let index = self.order[i];
             if !ready(self, index) {
                 continue;
             }
             if self.next_kind(index) == StepKind::Prefill {
-                self.spare.keep_nodes(decodes);
+                self.spare.nodes.keep(decodes);
                 self.launch_prefill(index);
                 return;
             }
@@ -80,7 +73,7 @@ impl Manager {
         if !decodes.is_empty() {
             self.launch_decodes(&decodes);
         }
-        self.spare.keep_nodes(decodes);
+        self.spare.nodes.keep(decodes);
     }
 
     /// Reserves everything a request needs. False where that is not possible now.
@@ -105,15 +98,20 @@ impl Manager {
         if !self.keeps(Rule::ReserveBeforeHold.at(Site::Admit)) {
             out_pages = request.prompt_tokens.div_ceil(page_tokens) - request.blocks.len() as u32;
         }
-        // Hold the path first, so that making room does not evict it.
+        // Hold the path first, so that making room does not evict it; from the host tier only a write-back evicts here.
+        let writes_back = self.config.write_policy == WritePolicy::Back;
         if found.node != NIL {
             self.tree.lease(found.node, Lease::Request);
-            self.tree.lease(found.node, Lease::Load);
+            if writes_back {
+                self.tree.lease(found.node, Lease::Load);
+            }
         }
         let needed = found.to_load + own_pages + out_pages;
         let fits = self.make_room(Tier::DEVICE, needed);
-        if found.node != NIL {
+        if writes_back && found.node != NIL {
             self.unlease(found.node, Lease::Load);
+        } else {
+            self.tree.touch(found.node, Tier::HOST);
         }
         if !fits {
             self.note_reserved(needed, needed - out_pages);
@@ -146,14 +144,14 @@ impl Manager {
             self.load_path(index, found.node);
         }
         let mut parent = found.node;
-        let own = if own_pages > 0 { self.take_detached(index, parent, own_pages) } else { NIL };
+        let own = if own_pages > 0 { self.take_detached(parent, own_pages) } else { NIL };
         if own != NIL {
             let blocks = core::mem::take(&mut self.requests[index as usize].blocks);
-            self.tree.node_mut(own).blocks.extend_from_slice(&blocks[found.blocks as usize..]);
+            self.tree.add_blocks(own, &blocks[found.blocks as usize..]);
             self.requests[index as usize].blocks = blocks;
             parent = own;
         }
-        let out = if out_pages > 0 { self.take_detached(index, parent, out_pages) } else { NIL };
+        let out = if out_pages > 0 { self.take_detached(parent, out_pages) } else { NIL };
         let request = &mut self.requests[index as usize];
         request.own = own;
         request.out = out;
@@ -170,37 +168,36 @@ impl Manager {
         }
     }
 
-    fn take_detached(&mut self, index: u32, parent: NodeId, pages: u32) -> NodeId {
+    fn take_detached(&mut self, parent: NodeId, pages: u32) -> NodeId {
         let node = self.tree.detached(parent);
         // A detached node is held by its request alone; its ancestors are held through the shared path.
         self.tree.node_mut(node).leases[Lease::Request as usize] = 1;
         self.take_pages(node, Tier::DEVICE, pages);
         self.tree.set_residence(node, Tier::DEVICE, Residence::Filling);
-        let _ = index;
         node
     }
 
     /// Writes the request's pages down in order of position.
     pub(super) fn fill_page_table(&mut self, index: u32) {
-        let mut path = self.spare.nodes();
-        let request = &self.requests[index as usize];
-        for node in [request.out, request.own] {
-            if node != NIL {
-                path.push(node);
+        let request = &mut self.requests[index as usize];
+        let nodes = [request.out, request.own].into_iter().filter(|&node| node != NIL);
+        let tree = &self.tree;
+        let path = nodes.chain(tree.upwards(request.shared));
+        let total = path.clone().map(|node| tree.node(node).pages_in(Tier::DEVICE).len()).sum();
+        // The path goes up, so the table is written from its end.
+        let nothing = self.pools[0].block(PageId(0));
+        request.pages.clear();
+        self.spare.refs.reserve(&mut request.pages, total);
+        request.pages.resize(total, nothing);
+        let mut end = total;
+        for node in path {
+            let pages = tree.node(node).pages_in(Tier::DEVICE);
+            let start = end - pages.len();
+            for (to, &page) in request.pages[start..end].iter_mut().zip(pages) {
+                *to = self.pools[0].block(page);
             }
+            end = start;
         }
-        let mut at = request.shared;
-        while at != NIL {
-            path.push(at);
-            at = self.tree.node(at).parent;
-        }
-        let mut pages = core::mem::take(&mut self.requests[index as usize].pages);
-        pages.clear();
-        for &node in path.iter().rev() {
-            self.refs_of(node, Tier::DEVICE, &mut pages);
-        }
-        self.requests[index as usize].pages = pages;
-        self.spare.keep_nodes(path);
     }
 
     /// How much of the prompt the tree has, and how much of that must be reloaded.
@@ -209,13 +206,16 @@ impl Manager {
         if !self.config.prefix_cache {
             return found;
         }
+        if let Some((shape, found)) = self.requests[index as usize].found
+            && shape == self.tree.shape
+        {
+            return found;
+        }
         let blocks = core::mem::take(&mut self.requests[index as usize].blocks);
-        let config = Arc::clone(&self.config);
-        let keeps_pins = config.rules.has(Rule::SplitInheritsLeases.at(Site::Pins));
-        let keeps_pending = config.rules.has(Rule::SplitInheritsLeases.at(Site::Pending));
+        let keeps_pins = self.keeps(Rule::SplitInheritsLeases.at(Site::Pins));
+        let keeps_pending = self.keeps(Rule::SplitInheritsLeases.at(Site::Pending));
         let mut split: Option<(NodeId, NodeId)> = None;
-        let usable = |node: &crate::tree::Node| node.has(Tier::DEVICE) || node.is(Tier::HOST, Residence::Resident);
-        let matched = self.tree.match_prefix(&blocks, usable, |tree, upper, lower| {
+        let matched = self.tree.match_prefix(&blocks, |tree, upper, lower| {
             if keeps_pins {
                 tree.node_mut(upper).leases = tree.node(lower).leases;
             }
@@ -228,11 +228,10 @@ impl Manager {
         }
         found.node = matched.node;
         found.blocks = matched.blocks;
-        let mut at = matched.node;
-        while at != NIL && !self.tree.node(at).has(Tier::DEVICE) {
-            found.to_load += self.tree.node(at).blocks.len() as u32;
-            at = self.tree.node(at).parent;
-        }
+        let missing = self.tree.upwards(matched.node).map(|at| self.tree.node(at));
+        let missing = missing.take_while(|node| !node.has(Tier::DEVICE));
+        found.to_load = missing.map(|node| node.blocks.len() as u32).sum();
+        self.requests[index as usize].found = Some((self.tree.shape, found));
         found
     }
 
@@ -252,6 +251,7 @@ impl Manager {
                 continue;
             }
             if let Some(transfer) = self.ledger.at_mut(pending) {
+                self.spare.nodes.reserve(&mut transfer.nodes, 1);
                 transfer.nodes.push(upper);
             }
             let node = self.tree.node_mut(upper);
@@ -273,9 +273,9 @@ impl Manager {
             if let Some(transfer) = self.ledger.at(load).filter(|_| load != NIL) {
                 let id = transfer.id;
                 self.held(at);
-                let loads = &mut self.requests[index as usize].loads;
-                if self.config.rules.has(at) && !loads.iter().any(|&(known, _)| known == id) {
-                    loads.push((id, true));
+                let known = self.requests[index as usize].loads.iter().any(|&(known, _)| known == id);
+                if self.keeps(at) && !known {
+                    self.await_load(index, id, true);
                 }
                 if self.keeps(settled_first) {
                     self.held(settled_first);
@@ -289,12 +289,10 @@ impl Manager {
 
     /// The nodes from the first that must be loaded down to `node`.
     pub(super) fn missing_path(&mut self, node: NodeId) -> Vec<NodeId> {
-        let mut path = self.spare.nodes();
-        let mut at = node;
-        while at != NIL && !self.tree.node(at).has(Tier::DEVICE) {
-            path.push(at);
-            at = self.tree.node(at).parent;
-        }
+        let tree = &self.tree;
+        let missing = tree.upwards(node).take_while(|&at| !tree.node(at).has(Tier::DEVICE));
+        let mut path = self.spare.nodes.take(missing.clone().count());
+        path.extend(missing);
         path.reverse();
         path
     }
@@ -312,7 +310,7 @@ impl Manager {
         let (shared, own) = (self.requests[index as usize].shared, self.requests[index as usize].own);
         if self.requests[index as usize].out == NIL {
             let parent = if own == NIL { shared } else { own };
-            let out = self.take_detached(index, parent, 1);
+            let out = self.take_detached(parent, 1);
             self.requests[index as usize].out = out;
         } else {
             let out = self.requests[index as usize].out;

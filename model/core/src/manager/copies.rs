@@ -60,7 +60,7 @@ impl Manager {
             self.tree.set_residence(node, Tier::HOST, Residence::Resident);
             self.publish(node, Tier::HOST);
         }
-        let mut after = self.spare.fences();
+        let mut after = self.spare.fences.take(1);
         let owed_to = Rule::StoreWaitsForward.at(Site::Offload);
         if let Some(step) = step.filter(|_| self.keeps(owed_to)) {
             after.push(Fence { on: FenceOn::Step(step), owed_to });
@@ -99,10 +99,10 @@ impl Manager {
         }
         self.hold_for(id, node, Lease::Load, self.keeps(Rule::PinUntilLoaded.at(Site::Reload)));
         let pairs = self.pairs(&path, Tier::HOST, Tier::DEVICE);
-        self.ledger.get_mut(id).expect("just opened").nodes.extend_from_slice(&path);
-        self.spare.keep_nodes(path);
+        let unused = core::mem::replace(&mut self.ledger.get_mut(id).expect("just opened").nodes, path);
+        self.spare.nodes.keep(unused);
         let copy = self.reload(id, pairs, Some(Record { slot, generation }));
-        self.requests[index as usize].loads.push((id, false));
+        self.await_load(index, id, false);
         if self.keeps(Rule::RecordedBeforeWaited.at(Site::Reload)) {
             self.emit(Effect::Copy(copy));
         } else {
@@ -110,8 +110,16 @@ impl Manager {
         }
     }
 
+    /// Lets a request wait for a reload.
+    pub(super) fn await_load(&mut self, index: u32, id: TransferId, shared: bool) {
+        self.requests[index as usize].loads.push((id, shared));
+        let waiters = &mut self.ledger.get_mut(id).expect("it is under way").waiters;
+        self.spare.nodes.reserve(waiters, 1);
+        waiters.push(index);
+    }
+
     fn reload(&mut self, transfer: TransferId, pairs: Vec<Pair>, record: Option<Record>) -> CopyOp {
-        let mut after = self.spare.fences();
+        let mut after = self.spare.fences.take(1);
         let owed_to = Rule::LoadWaitsForward.at(Site::Reload);
         if let Some(step) = self.last_launched().filter(|_| self.keeps(owed_to)) {
             after.push(Fence { on: FenceOn::Step(step), owed_to });
@@ -142,7 +150,7 @@ impl Manager {
         self.take_pages(fresh, Tier::DEVICE, pages);
         self.apply_pages(fresh, Tier::DEVICE, SlotEvent::Fill);
         self.tree.set_residence(fresh, Tier::DEVICE, Residence::Filling);
-        let mut pairs = self.spare.pairs();
+        let mut pairs = self.spare.pairs.take(pages as usize);
         for at in 0..pages as usize {
             let from = self.pools[1].block(self.page_of(node, Tier::HOST, at));
             let to = self.pools[0].block(self.page_of(fresh, Tier::DEVICE, at));
@@ -162,12 +170,14 @@ impl Manager {
         transfer.anchor = node;
         transfer.leased = keep;
         if lease == Lease::Store {
+            self.spare.nodes.reserve(&mut transfer.nodes, 2);
             transfer.nodes.push(node);
         }
     }
 
     fn pairs(&mut self, nodes: &[NodeId], from: Tier, to: Tier) -> Vec<Pair> {
-        let mut pairs = self.spare.pairs();
+        let pages = nodes.iter().map(|&node| self.tree.node(node).pages_in(from).len()).sum();
+        let mut pairs = self.spare.pairs.take(pages);
         for &node in nodes {
             let node = self.tree.node(node);
             let ends = node.pages_in(from).iter().zip(node.pages_in(to));
@@ -185,7 +195,7 @@ impl Manager {
         let all = self.keeps(Rule::IndexWithKv.at(site));
         let moves_pool = self.keeps(Rule::CopyMovesPoolLayout.at(site));
         let host_like_device = self.keeps(Rule::HostLayoutFromDevice.at(Site::HostPool));
-        let mut parts = self.spare.parts();
+        let mut parts = self.spare.parts.take(self.config.geometry.components.len());
         for entry in &self.config.geometry.components {
             if entry.component == Component::IndexK && !all {
                 continue;
@@ -278,9 +288,7 @@ impl Manager {
             }
             TransferKind::Send => {}
         }
-        if let Some(transfer) = self.ledger.get_mut(id) {
-            transfer.nodes = nodes;
-        }
+        self.spare.nodes.keep(nodes);
         self.ledger.close(id);
         self.wake(if matches!(kind, TransferKind::Load(..)) { Site::Reload } else { Site::Offload });
     }
@@ -300,10 +308,12 @@ impl Manager {
                 self.complete_node(node, Tier::DEVICE);
             }
         }
-        for i in 0..self.order.len() {
-            let index = self.order[i] as usize;
-            self.requests[index].loads.retain(|&(load, _)| load != id);
+        let transfer = self.ledger.get_mut(id).expect("the caller looked it up");
+        let waiters = core::mem::take(&mut transfer.waiters);
+        for &index in &waiters {
+            self.requests[index as usize].loads.retain(|&(load, _)| load != id);
         }
+        self.spare.nodes.keep(waiters);
     }
 
     fn store_completed(&mut self, nodes: &[NodeId], outcome: Outcome) {
@@ -335,7 +345,7 @@ impl Manager {
 
     /// A reload failed: everyone who waited for it fails with it.
     fn fail_waiters(&mut self, id: TransferId) {
-        let mut waiters = self.spare.nodes();
+        let mut waiters = self.spare.nodes.take(self.order.len());
         for &index in &self.order {
             if self.requests[index as usize].loads.iter().any(|&(load, _)| load == id) {
                 waiters.push(index);
@@ -344,6 +354,6 @@ impl Manager {
         for &index in &waiters {
             self.fail(index);
         }
-        self.spare.keep_nodes(waiters);
+        self.spare.nodes.keep(waiters);
     }
 }

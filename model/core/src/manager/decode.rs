@@ -41,11 +41,15 @@ impl Manager {
 
     fn tell_reserved(&mut self, index: u32) {
         let page_tokens = u32::from(self.config.geometry.page_tokens);
-        let layouts = self.config.geometry.components.iter().map(|c| (c.component, c.layout)).collect();
+        let components = &self.config.geometry.components;
+        let mut layouts = self.spare.layouts.take(components.len());
+        layouts.extend(components.iter().map(|c| (c.component, c.layout)));
         let request = &self.requests[index as usize];
         let prompt_pages = request.prompt_tokens.div_ceil(page_tokens) as usize;
         let metadata = request.metadata.expect("reserved with the pages");
-        let body = Body::Reserved { pages: request.pages[..prompt_pages].to_vec(), metadata, layouts };
+        let mut pages = self.spare.refs.take(prompt_pages);
+        pages.extend_from_slice(&request.pages[..prompt_pages]);
+        let body = Body::Reserved { pages, metadata, layouts };
         let (room, id) = (request.room.expect("a split request has a room"), request.id);
         self.tell(room, id, body);
     }
@@ -133,7 +137,7 @@ impl Manager {
         let page_tokens = u32::from(self.config.geometry.page_tokens);
         let prompt_pages = request.prompt_tokens.div_ceil(page_tokens) as usize;
         let (id, life) = (request.id, request.life);
-        let mut pages = self.spare.refs();
+        let mut pages = self.spare.refs.take(prompt_pages);
         pages.extend_from_slice(&self.requests[index as usize].pages[..prompt_pages]);
         self.emit(Effect::Wake(Wake { request: id, life, pages, metadata: Some(slot) }));
         self.free_row(index);

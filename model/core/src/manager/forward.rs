@@ -27,7 +27,7 @@ impl Manager {
             end = end.min(pages * page_tokens);
         }
         let first = self.requests[index as usize].computed;
-        let mut items = self.spare.items();
+        let mut items = self.spare.items.take(1);
         let item = self.item(index, StepKind::Prefill, first, end - first);
         let (from, to) = (item.write_from as usize, item.pages.len());
         items.push(item);
@@ -46,7 +46,7 @@ impl Manager {
     }
 
     pub(super) fn launch_decodes(&mut self, batch: &[u32]) {
-        let mut items = self.spare.items();
+        let mut items = self.spare.items.take(batch.len());
         for &index in batch {
             let first = self.requests[index as usize].computed;
             let item = self.item(index, StepKind::Decode, first, 1);
@@ -60,10 +60,11 @@ impl Manager {
     fn item(&mut self, index: u32, kind: StepKind, first_token: u32, tokens: u32) -> StepItem {
         let page_tokens = u32::from(self.config.geometry.page_tokens);
         let waits = self.layer_waits(index, kind);
-        let mut pages = self.spare.refs();
         let request = &self.requests[index as usize];
         let end = (first_token + tokens).div_ceil(page_tokens) as usize;
-        pages.extend_from_slice(&request.pages[..end.min(request.pages.len())]);
+        let end = end.min(request.pages.len());
+        let mut pages = self.spare.refs.take(end);
+        pages.extend_from_slice(&request.pages[..end]);
         StepItem {
             request: request.id,
             life: request.life,
@@ -78,14 +79,14 @@ impl Manager {
     }
 
     fn layer_waits(&mut self, index: u32, kind: StepKind) -> Vec<LayerWait> {
-        let mut waits = self.spare.waits();
+        let loads = core::mem::take(&mut self.requests[index as usize].loads);
+        let mut waits = self.spare.waits.take(loads.len());
         let site = match kind {
             StepKind::Prefill => Site::RaggedPrefill,
             StepKind::Decode => Site::PagedDecode,
         };
         let index_rule = Rule::IndexReadWaitsLayer.at(site);
         let kv_rule = Rule::KvReadWaitsLayer.at(site);
-        let loads = core::mem::take(&mut self.requests[index as usize].loads);
         for &(id, shared) in &loads {
             let Some(transfer) = self.ledger.get(id) else { continue };
             let super::TransferKind::Load(slot, generation) = transfer.kind else { continue };
@@ -106,7 +107,7 @@ impl Manager {
     fn run(&mut self, items: Vec<StepItem>) -> StepId {
         let step = StepId(self.next_step);
         self.next_step = self.next_step.wrapping_add(1);
-        let mut members: Vec<(u32, Life)> = Vec::with_capacity(items.len());
+        let mut members = self.spare.members.take(items.len());
         for item in &items {
             let index = self.by_id[&item.request.0];
             members.push((index, item.life));
@@ -130,6 +131,7 @@ impl Manager {
         for &(index, life) in &launched.items {
             self.item_done(index, life);
         }
+        self.spare.members.keep(launched.items);
         self.woken = true;
     }
 
@@ -240,14 +242,14 @@ impl Manager {
         if !linkable || self.tree.starts(output[0]) {
             return;
         }
-        let mut surplus = self.spare.refs();
+        let mut surplus = self.spare.refs.take(self.tree.node(out).pages_in(Tier::DEVICE).len() - output.len());
         while self.tree.node(out).pages_in(Tier::DEVICE).len() > output.len() {
             let page = self.tree.node_mut(out).pages[0].pop().expect("just counted");
             surplus.push(self.pools[0].block(page));
             self.pools[0].release(page, true);
         }
         self.emit_move(crate::effect::MoveKind::Free, surplus);
-        self.tree.node_mut(out).blocks.extend_from_slice(output);
+        self.tree.add_blocks(out, output);
         self.complete_node(out, Tier::DEVICE);
         self.tree.link(out, parent);
         self.requests[index as usize].shared = out;

@@ -93,8 +93,8 @@ impl Manager {
         request.own = NIL;
         request.out = NIL;
         request.loads.clear();
-        request.pages.clear();
         request.released.clear();
+        self.spare.refs.keep(core::mem::take(&mut request.pages));
         for node in [out, own] {
             if node != NIL {
                 self.note_released(index, node);
@@ -111,14 +111,11 @@ impl Manager {
     /// Looks at the pins that copies of this request hold; drops them where the rule is dropped.
     fn drop_pins(&mut self, index: u32, exit: Exit) {
         let (id, life) = (self.requests[index as usize].id, self.requests[index as usize].life);
-        let mut pinned = self.spare.nodes();
-        for transfer in self.ledger.iter() {
-            if transfer.id.request == id && transfer.id.life == life && transfer.leased {
-                pinned.push(transfer.id.index);
-            }
-        }
-        for &record in &pinned {
+        for record in 0..self.ledger.records() {
             let Some(transfer) = self.ledger.at(record) else { continue };
+            if transfer.id.request != id || transfer.id.life != life || !transfer.leased {
+                continue;
+            }
             let (at, lease) = match transfer.kind {
                 TransferKind::Store(_) => (Some(exit.pin_until_stored()), Lease::Store),
                 TransferKind::Load(..) => (exit.pin_until_loaded(), Lease::Load),
@@ -135,11 +132,11 @@ impl Manager {
             }
             self.unlease(anchor, lease);
         }
-        self.spare.keep_nodes(pinned);
     }
 
     fn note_released(&mut self, index: u32, node: crate::tree::NodeId) {
         let mut released = core::mem::take(&mut self.requests[index as usize].released);
+        self.spare.refs.reserve(&mut released, self.tree.node(node).pages_in(Tier::DEVICE).len());
         self.refs_of(node, Tier::DEVICE, &mut released);
         self.requests[index as usize].released = released;
     }
@@ -148,7 +145,9 @@ impl Manager {
     pub(super) fn end(&mut self, index: u32) {
         self.apply(index, RequestEvent::End);
         self.order.retain(|&other| other != index);
-        if let Some(room) = self.requests[index as usize].room {
+        let request = &mut self.requests[index as usize];
+        self.spare.blocks.keep(core::mem::take(&mut request.blocks));
+        if let Some(room) = request.room {
             self.by_room.remove(&room.0);
         }
     }

@@ -23,9 +23,10 @@ use crate::ids::{PeerLife, RequestId, Room, StepId, Tier};
 use crate::input::{Input, Submit};
 use crate::machine::Next;
 use crate::machine::request::{RequestEvent, RequestState, next};
+use crate::map::Map;
 use crate::pool::{AllocationOrder, Pool};
 use crate::rules::{Rule, RuleSet, RuleSite, Site};
-use crate::tree::{Map, NIL, Tree};
+use crate::tree::{NIL, Tree};
 
 /// What an engine does with requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -206,6 +207,8 @@ pub struct Manager {
     pub(crate) effects: VecDeque<Effect>,
     pub(crate) spare: pages::Spare,
     pub(crate) touched: Touched,
+    /// Requests in state `Queued`.
+    pub(crate) queued: u32,
     /// Set where the queue should be looked at before the input is done.
     pub(crate) woken: bool,
     pub(crate) progress: u32,
@@ -240,6 +243,7 @@ impl Manager {
             effects: VecDeque::new(),
             spare: pages::Spare::default(),
             touched: Touched::default(),
+            queued: 0,
             woken: false,
             progress: 0,
             config: Arc::new(config),
@@ -341,7 +345,7 @@ impl Manager {
     }
 
     fn submit(&mut self, submit: &Submit<'_>) -> Result<(), Rejected> {
-        let config = Arc::clone(&self.config);
+        let config = &self.config;
         if submit.room.is_some() == (config.role == Role::Together) {
             return Err(Rejected::RoomMismatch(submit.request));
         }
@@ -362,13 +366,16 @@ impl Manager {
             }
         };
         let request = &mut self.requests[index as usize];
+        self.spare.refs.keep(core::mem::take(&mut request.released));
+        self.spare.blocks.reserve(&mut request.blocks, submit.blocks.len());
         request.begin(submit, prompt_tokens, output_tokens, needed);
         if let Some(room) = submit.room {
             self.by_room.insert(room.0, index);
         }
         let event = if config.role == Role::Prefill { RequestEvent::SubmitForPeer } else { RequestEvent::Submit };
         self.apply(index, event);
-        let place = self.order.iter().position(|&other| self.requests[other as usize].priority < submit.priority);
+        let lower = |&other: &u32| self.requests[other as usize].priority < submit.priority;
+        let place = if submit.priority == 0 { None } else { self.order.iter().position(lower) };
         self.order.insert(place.unwrap_or(self.order.len()), index);
         self.woken = true;
         Ok(())
@@ -387,20 +394,21 @@ impl Manager {
     /// Moves a request by the table; false where the event means nothing there.
     fn apply(&mut self, index: u32, event: RequestEvent) -> bool {
         let request = &mut self.requests[index as usize];
-        self.touched.request_cells[request.state as usize] |= 1 << event as u16;
-        match next(request.state, event) {
-            Next::To(state) => {
-                request.state = state;
-                true
-            }
-            Next::Stay(_) => false,
-            Next::Refused(rule) => panic!("{} refuses {event:?} in {:?}", rule.name(), request.state),
+        let before = request.state;
+        self.touched.request_cells[before as usize] |= 1 << event as u16;
+        let after = match next(before, event) {
+            Next::To(state) => state,
+            Next::Stay(_) => return false,
+            Next::Refused(rule) => panic!("{} refuses {event:?} in {before:?}", rule.name()),
             Next::Never(why) => {
-                assert!(self.config.rules != RuleSet::ALL, "{event:?} in {:?}: {why}", request.state);
-                request.state = event.target();
-                true
+                assert!(self.config.rules != RuleSet::ALL, "{event:?} in {before:?}: {why}");
+                event.target()
             }
-        }
+        };
+        request.state = after;
+        self.queued -= u32::from(before == RequestState::Queued);
+        self.queued += u32::from(after == RequestState::Queued);
+        true
     }
 
     fn keeps(&self, at: RuleSite) -> bool {

@@ -88,7 +88,8 @@ impl Manager {
         if blocks == 0 {
             return;
         }
-        let after = self.load_fences(index);
+        let mut after = self.spare.fences.take(self.requests[index as usize].loads.len());
+        self.add_load_fences(index, &mut after);
         let part = Part { rank: Rank(0), kind: PartKind::Kv, handle: 0 };
         self.post(index, part, 0, blocks as usize, after);
     }
@@ -107,7 +108,7 @@ impl Manager {
         if has_state && self.keeps(Rule::IndexWithKv.at(Site::Send)) {
             self.held(Rule::IndexWithKv.at(Site::Send));
             let mut after = self.step_fence(step);
-            after.extend(self.load_fences(index));
+            self.add_load_fences(index, &mut after);
             self.post(index, Part { rank: Rank(0), kind: PartKind::IndexK, handle: 0 }, 0, to, after);
         }
         let behind_state = !self.keeps(Rule::MetadataNotBehindState.at(Site::Send));
@@ -115,14 +116,14 @@ impl Manager {
             self.held(Rule::MetadataNotBehindState.at(Site::Send));
         }
         if has_state || !behind_state {
-            let after =
-                alloc::vec![Fence { on: FenceOn::Step(step), owed_to: Rule::SendWaitsWrites.at(Site::Forward) }];
+            let mut after = self.spare.fences.take(1);
+            after.push(Fence { on: FenceOn::Step(step), owed_to: Rule::SendWaitsWrites.at(Site::Forward) });
             self.post(index, Part { rank: Rank(0), kind: PartKind::Metadata, handle: 0 }, 0, 0, after);
         }
     }
 
     fn step_fence(&mut self, step: StepId) -> Vec<Fence> {
-        let mut after = self.spare.fences();
+        let mut after = self.spare.fences.take(4);
         let owed_to = Rule::SendWaitsWrites.at(Site::Forward);
         if self.keeps(owed_to) {
             after.push(Fence { on: FenceOn::Step(step), owed_to });
@@ -130,8 +131,7 @@ impl Manager {
         after
     }
 
-    fn load_fences(&mut self, index: u32) -> Vec<Fence> {
-        let mut after = self.spare.fences();
+    fn add_load_fences(&self, index: u32, after: &mut Vec<Fence>) {
         let owed_to = Rule::SendWaitsWrites.at(Site::Reload);
         for &(id, _) in &self.requests[index as usize].loads {
             let Some(transfer) = self.ledger.get(id) else { continue };
@@ -141,7 +141,6 @@ impl Manager {
                 after.push(Fence { on: FenceOn::Load(slot, generation), owed_to });
             }
         }
-        after
     }
 
     fn post(&mut self, index: u32, part: Part, from: usize, to: usize, after: Vec<Fence>) {
@@ -155,7 +154,7 @@ impl Manager {
         if let Some(record) = self.ledger.get_mut(transfer) {
             record.posted |= part_bit(part);
         }
-        let mut pairs = self.spare.pairs();
+        let mut pairs = self.spare.pairs.take(to - from);
         let request = &self.requests[index as usize];
         let ends = request.pages[from..to].iter().zip(&request.peer_pages[from..to]);
         pairs.extend(ends.map(|(&from, &to)| Pair { from, to }));
@@ -172,7 +171,7 @@ impl Manager {
         };
         let at = Rule::SendMovesPoolLayout.at(Site::Send);
         let moves_pool = self.keeps(at);
-        let mut parts = self.spare.parts();
+        let mut parts = self.spare.parts.take(self.config.geometry.components.len());
         let request = &self.requests[index as usize];
         for (entry, &(_, to)) in self.config.geometry.components.iter().zip(&request.peer_layouts) {
             if entry.component == wanted {

@@ -25,6 +25,8 @@ pub(crate) struct Request {
     pub(crate) prompt_tokens: u32,
     pub(crate) output_tokens: u32,
     pub(crate) pages_needed: u32,
+    /// What the tree had for it when it was last looked up, and the shape of the tree then.
+    pub(crate) found: Option<(u64, Found)>,
     /// The deepest shared node it holds.
     pub(crate) shared: NodeId,
     /// Its new prompt pages; linked once they are computed.
@@ -54,6 +56,17 @@ pub(crate) struct Request {
     pub(crate) settling: Settling,
 }
 
+/// What a request would take from the tree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The deepest node that it shares.
+    pub(crate) node: NodeId,
+    /// Blocks on the path down to it.
+    pub(crate) blocks: u32,
+    /// The last of them that need a reload.
+    pub(crate) to_load: u32,
+}
+
 /// What has to be said once everything of a stopped request has settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settling {
@@ -80,6 +93,7 @@ impl Request {
             prompt_tokens: 0,
             output_tokens: 0,
             pages_needed: 0,
+            found: None,
             shared: NIL,
             own: NIL,
             out: NIL,
@@ -119,6 +133,7 @@ impl Request {
 
     /// Forgets everything that an admission gave.
     pub(crate) fn restart(&mut self) {
+        self.found = None;
         self.shared = NIL;
         self.own = NIL;
         self.out = NIL;
@@ -159,6 +174,8 @@ pub(crate) struct Transfer {
     pub(crate) kind: TransferKind,
     /// The nodes it moves. Extended where a node is split.
     pub(crate) nodes: Vec<NodeId>,
+    /// Requests that have asked to wait for it (reloads), as indices. They may have stopped waiting since.
+    pub(crate) waiters: Vec<u32>,
     /// The node on which its lease was taken.
     pub(crate) anchor: NodeId,
     /// Whether the nodes are still leased for it.
@@ -203,6 +220,7 @@ impl Ledger {
             live: true,
             kind,
             nodes: Vec::new(),
+            waiters: Vec::new(),
             anchor: NIL,
             leased: false,
             layers_ready: 0,
@@ -212,9 +230,8 @@ impl Ledger {
             reports: 0,
         };
         if reused.is_some() {
-            let nodes = core::mem::take(&mut self.transfers[index as usize].nodes);
-            self.transfers[index as usize] = Transfer { nodes, ..fresh };
-            self.transfers[index as usize].nodes.clear();
+            // Its lists went back when it completed.
+            self.transfers[index as usize] = fresh;
         } else {
             self.transfers.push(fresh);
         }
@@ -237,6 +254,11 @@ impl Ledger {
 
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Transfer> {
         self.transfers.get_mut(index as usize).filter(|transfer| transfer.live)
+    }
+
+    /// The number of records, live or not.
+    pub(crate) fn records(&self) -> u32 {
+        self.transfers.len() as u32
     }
 
     pub(crate) fn close(&mut self, id: TransferId) {

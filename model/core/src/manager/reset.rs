@@ -13,7 +13,7 @@ impl Manager {
     pub(super) fn flush(&mut self) {
         self.life = PeerLife(self.life.0 + 1);
         let ending = Ending::Failed(Failure::Reset);
-        let mut ended = self.spare.nodes();
+        let mut ended = self.spare.nodes.take(self.order.len());
         ended.extend_from_slice(&self.order);
         for &index in &ended {
             if self.requests[index as usize].state == RequestState::Draining {
@@ -21,7 +21,7 @@ impl Manager {
             }
             self.stop_for_reset(index, ending);
         }
-        self.spare.keep_nodes(ended);
+        self.spare.nodes.keep(ended);
         self.forget_tree();
         let transfers = Rule::ResetClearsEverything.at(Site::Transfers);
         let events = Rule::ResetClearsEverything.at(Site::Events);
@@ -72,12 +72,12 @@ impl Manager {
 
     /// Takes every node out of the tree; nodes that something still touches free their pages when it stops.
     fn forget_tree(&mut self) {
-        let mut linked = self.spare.nodes();
+        let mut linked = self.spare.nodes.take(1);
         linked.extend(self.tree.live().filter(|(_, node)| node.linked).map(|(id, _)| id));
         // Leaves first, whatever the numbers of the nodes are.
         while !linked.is_empty() {
-            let mut left = self.spare.nodes();
-            let mut leaves = self.spare.nodes();
+            let mut left = self.spare.nodes.take(linked.len());
+            let mut leaves = self.spare.nodes.take(linked.len());
             for &id in &linked {
                 let list = if self.tree.node(id).children == 0 { &mut leaves } else { &mut left };
                 list.push(id);
@@ -87,10 +87,10 @@ impl Manager {
                 self.tree.unlink(id);
                 self.doom(id);
             }
-            self.spare.keep_nodes(core::mem::replace(&mut linked, left));
-            self.spare.keep_nodes(leaves);
+            self.spare.nodes.keep(core::mem::replace(&mut linked, left));
+            self.spare.nodes.keep(leaves);
         }
-        self.spare.keep_nodes(linked);
+        self.spare.nodes.keep(linked);
         debug_assert!(self.tree.reclaimable == [0; 2] || Tier::HOST == Tier::DEVICE);
     }
 

@@ -1,0 +1,92 @@
+//! Nothing that a manager does depends on the numbers that it gives to pages, generations, transfers, lives and steps.
+
+use std::collections::HashMap;
+
+use kvweft_core::{AllocationOrder, WritePolicy};
+use kvweft_tests::operation::{Case, Setup, any_case, any_operation};
+use kvweft_tests::rig::Rig;
+use kvweft_tests::runner::judge;
+use kvweft_tests::shadow::Checked;
+use kvweft_tests::twins::{Moment, compare, warm_up};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::cell::RefCell;
+
+fn in_the_other_order(case: &Case) -> Checked {
+    let other = Setup { order: AllocationOrder::Descending, ..case.setup.clone() };
+    compare(case, Rig::new(&case.setup), Rig::new(&other))
+}
+
+fn after_another_past(case: &Case) -> Checked {
+    // What is remembered of the past must be the same: so it must be short.
+    let setup = Setup { concluded_kept: 2, ..case.setup.clone() };
+    let (mut left, mut right) = (Rig::new(&setup), Rig::new(&setup));
+    warm_up(&mut left, &[])?;
+    warm_up(&mut right, &[case.operations.len() as u8 % 11, 7, 4])?;
+    compare(case, left, right)
+}
+
+#[test]
+fn the_order_in_which_pages_are_handed_out_changes_nothing_but_their_numbers() {
+    judge(1000, &any_case(false, 1, 80), in_the_other_order);
+    judge(1000, &any_case(true, 1, 80), in_the_other_order);
+}
+
+#[test]
+fn a_reset_engine_with_a_past_acts_like_one_with_another_past() {
+    judge(1000, &any_case(false, 1, 80), after_another_past);
+    judge(1000, &any_case(true, 1, 80), after_another_past);
+}
+
+/// A small world of one configuration, so that states come again.
+fn small(write_policy: WritePolicy, chunk_pages: u32) -> Setup {
+    Setup {
+        split: false,
+        page_tokens: 1,
+        device_pages: [4, 1],
+        host_pages: 3,
+        index_keys: false,
+        write_policy,
+        event_slots: 2,
+        chunk_pages,
+        max_batch: 2,
+        pipeline_depth: 1,
+        prefix_cache: true,
+        deadlines: true,
+        concluded_kept: 64,
+        rules: kvweft_core::RuleSet::ALL,
+        order: AllocationOrder::Ascending,
+    }
+}
+
+#[test]
+fn states_with_equal_encodings_answer_equal_inputs_with_equal_encodings() {
+    for (policy, chunk_pages) in [(WritePolicy::Off, 1), (WritePolicy::Through, 0), (WritePolicy::Back, 0)] {
+        let setup = small(policy, chunk_pages);
+        let known: RefCell<HashMap<Vec<u8>, (Moment, u32)>> = RefCell::default();
+        let names = RefCell::default();
+        let compared = RefCell::new(0);
+        let cases = vec(any_operation(), 1..60).prop_map(|operations| Case { setup: setup.clone(), operations });
+        judge(300, &cases, |case| {
+            let mut rig = Rig::new(&case.setup);
+            rig.names.clone_from(&names.borrow());
+            for operation in &case.operations {
+                if rig.operate(operation).is_err() {
+                    break;
+                }
+                names.borrow_mut().clone_from(&rig.names);
+                let (code, moment) = Moment::of(&rig);
+                let mut known = known.borrow_mut();
+                let (first, times) = known.entry(code).or_insert_with(|| (moment.clone(), 0));
+                *times += 1;
+                if (2..5).contains(times) {
+                    *compared.borrow_mut() += 1;
+                    first.compare(&moment)?;
+                }
+            }
+            Ok(())
+        });
+        let compared = *compared.borrow();
+        assert!(compared > 300, "only {compared} states came again");
+    }
+}
