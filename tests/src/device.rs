@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use kvweft_core::{
-    CopyOp, Direction, FenceOn, MetadataSlot, Outcome, Part, Room, RunStep, SendOp, StepId, StepItem, Stream, Timer, TransferId,
+    CopyOp, Direction, FenceOn, MetadataSlot, Outcome, Part, Room, RunStep, SendOp, StepId, StepItem, Stream, Timer,
+    TransferId,
 };
 
 use crate::known;

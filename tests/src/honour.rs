@@ -1,8 +1,6 @@
 //! How effects are honoured, and what operations do to pages.
 
-use kvweft_core::{
-    Body, CopyOp, Effect, Input, Outcome, Part, PartKind, Rank, RunStep, SendOp, StepItem, Wake,
-};
+use kvweft_core::{Body, CopyOp, Effect, Input, Outcome, Part, PartKind, Rank, RunStep, SendOp, StepItem, Wake};
 
 use crate::device::{Queued, Report, Sending};
 use crate::operation::LAYERS;
@@ -140,7 +138,8 @@ impl Rig {
     fn go_copy(&mut self, e: usize, stream: usize, op: CopyOp, phase: u8, mut seen: Vec<Content>) -> Checked {
         let layer = phase / 2;
         let shadow = &mut self.engines[e].shadow;
-        let units: Vec<_> = op.parts.iter().filter(|part| part.layers.has(layer)).map(|part| (layer, part.component)).collect();
+        let units: Vec<_> =
+            op.parts.iter().filter(|part| part.layers.has(layer)).map(|part| (layer, part.component)).collect();
         if phase.is_multiple_of(2) {
             for &unit in &units {
                 for pair in &op.pairs {
@@ -286,7 +285,8 @@ impl Rig {
         let Some(Queued::Copy { op, phase, seen }) = head else { return Ok(()) };
         let shadow = &mut self.engines[e].shadow;
         let layer = phase / 2;
-        let units: Vec<_> = op.parts.iter().filter(|part| part.layers.has(layer)).map(|part| (layer, part.component)).collect();
+        let units: Vec<_> =
+            op.parts.iter().filter(|part| part.layers.has(layer)).map(|part| (layer, part.component)).collect();
         let mut before = seen.into_iter();
         for &unit in units.iter().filter(|_| phase % 2 == 1) {
             for pair in &op.pairs {

@@ -15,3 +15,11 @@ pub const FAILED_RELOAD_IS_NOTICED_LATE: bool = true;
 /// A refusal names a transfer and not the part that was refused, and the manager takes every part of it for settled. So
 /// the device must refuse a send as a whole: no part of it has begun, and parts posted later do not run either.
 pub const REFUSAL_NAMES_NO_PART: bool = true;
+
+/// A prefill engine forgets that it has told a peer "failed" or "drained" about a room it had not heard of. Where the
+/// request arrives after that, and then a second `Reserved` of the peer, it writes into pages that the peer has freed.
+pub const LATE_ROOM_IS_SERVED: bool = true;
+
+/// A write-back ends after a request has put new blocks below the node that was written back: its device pages are freed
+/// under the children's. The next prompt that matches a child gets a page table with pages missing from its head.
+pub const WRITE_BACK_FREES_ABOVE_CHILDREN: bool = true;

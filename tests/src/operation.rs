@@ -17,7 +17,14 @@ pub const REQUESTS: u8 = 4;
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Operation {
     /// A client hands a request over. `late`: the prefill engine hears of it only by a later `SubmitLate`.
-    Submit { request: u8, prompt: Vec<u8>, tail: u8, output: u8, priority: u8, late: bool },
+    Submit {
+        request: u8,
+        prompt: Vec<u8>,
+        tail: u8,
+        output: u8,
+        priority: u8,
+        late: bool,
+    },
     /// The prefill engine hears of a request that the decode engine has had for a while.
     SubmitLate(u8),
     Abort {
@@ -41,6 +48,8 @@ pub enum Operation {
     Settle,
     /// As `Settle`, and answers that are complete are ended.
     Round,
+    /// As `Round`, but one kind of thing does not go on: a stream, a queue of reports, sends or messages.
+    RoundWithout(u8),
     /// A copy or a part of a send stops and leaves nobody knows what.
     Fail {
         engine: u8,
@@ -174,15 +183,16 @@ fn submit() -> impl Strategy<Value = Operation> {
     let prompt = prop_oneof![8 => vec(0..2u8, 1..5), 1 => vec(0..2u8, 0..2), 1 => vec(0..3u8, 4..8)];
     let tail = prop_oneof![2 => Just(0u8), 1 => 0..64u8];
     let output = prop_oneof![3 => 0..3u8, 1 => 3..7u8];
-    (0..REQUESTS, prompt, tail, output, prop_oneof![4 => Just(0u8), 1 => 1..3u8], prop::bool::weighted(0.1))
-        .prop_map(|(request, prompt, tail, output, priority, late)| Operation::Submit {
+    (0..REQUESTS, prompt, tail, output, prop_oneof![4 => Just(0u8), 1 => 1..3u8], prop::bool::weighted(0.1)).prop_map(
+        |(request, prompt, tail, output, priority, late)| Operation::Submit {
             request,
             prompt,
             tail,
             output,
             priority,
             late,
-        })
+        },
+    )
 }
 
 /// Any operation.
@@ -192,7 +202,8 @@ pub fn any_operation() -> impl Strategy<Value = Operation> {
         40 => submit(),
         50 => vec(any::<u8>(), 1..24).prop_map(Operation::Go),
         6 => Just(Operation::Settle),
-        24 => Just(Operation::Round),
+        16 => Just(Operation::Round),
+        24 => (0..crate::drive::KINDS).prop_map(Operation::RoundWithout),
         8 => (0..2u8, 0..REQUESTS + 1).prop_map(|(engine, request)| Operation::Abort { engine, request }),
         5 => request.clone().prop_map(|request| Operation::Preempt { request }),
         12 => (request, prop_oneof![3 => Just(0u8), 1 => 0..3u8])

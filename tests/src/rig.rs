@@ -127,7 +127,8 @@ impl Rig {
     pub fn input(&mut self, e: usize, input: Input<'_>) -> Result<bool, String> {
         let before = encoding(&self.engines[e].manager);
         let published = self.engines[e].shadow.published();
-        let queued: Vec<_> = (0..u32::from(REQUESTS)).map(RequestId).filter(|&id| self.is(e, id, RequestState::Queued)).collect();
+        let queued: Vec<_> =
+            (0..u32::from(REQUESTS)).map(RequestId).filter(|&id| self.is(e, id, RequestState::Queued)).collect();
         let lives: Vec<_> = queued.iter().map(|&id| self.engines[e].manager.live_life(id)).collect();
         let manager = &mut self.engines[e].manager;
         let taken = manager.handle(input);

@@ -253,7 +253,13 @@ impl Shadow {
     }
 
     /// A copy or send has read; what it got.
-    pub fn end_read(&mut self, block: BlockRef, unit: (u8, Component), seen: Content, who: &str) -> Result<Content, String> {
+    pub fn end_read(
+        &mut self,
+        block: BlockRef,
+        unit: (u8, Component),
+        seen: Content,
+        who: &str,
+    ) -> Result<Content, String> {
         self.check_owned(block, who)?;
         let cell = self.cell_mut(block, unit);
         cell.readers -= 1;
@@ -278,7 +284,15 @@ impl Shadow {
     }
 
     /// A step has written tokens `from..to` of a block.
-    pub fn end_tokens(&mut self, block: BlockRef, unit: (u8, Component), name: BlockHash, from: u32, to: u32, spoiled: bool) {
+    pub fn end_tokens(
+        &mut self,
+        block: BlockRef,
+        unit: (u8, Component),
+        name: BlockHash,
+        from: u32,
+        to: u32,
+        spoiled: bool,
+    ) {
         let before = Content::Tokens { block: name, tokens: from };
         let cell = self.cell_mut(block, unit);
         let fits = from == 0 || cell.content == before;
@@ -290,7 +304,8 @@ impl Shadow {
     /// A step reads the first `tokens` tokens of a block and must find them.
     pub fn check_read(&self, block: BlockRef, unit: (u8, Component), name: BlockHash, tokens: u32) -> Checked {
         let cell = self.page(block).cells[&unit];
-        let right = matches!(cell.content, Content::Tokens { block, tokens: there } if block == name && there >= tokens);
+        let right =
+            matches!(cell.content, Content::Tokens { block, tokens: there } if block == name && there >= tokens);
         if right && cell.writers == 0 {
             return Ok(());
         }

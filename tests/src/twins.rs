@@ -33,7 +33,11 @@ pub fn compare(case: &Case, mut left: Rig, mut right: Rig) -> Checked {
             same(&mut names, a, b).map_err(|what| format!("operation {at}, {operation:?}: {what}"))?;
         }
         if log_a.len() != log_b.len() || a.is_ok() != b.is_ok() {
-            return Err(format!("operation {at}, {operation:?}: {} and {} inputs; {a:?}; {b:?}", log_a.len(), log_b.len()));
+            return Err(format!(
+                "operation {at}, {operation:?}: {} and {} inputs; {a:?}; {b:?}",
+                log_a.len(),
+                log_b.len()
+            ));
         }
         if a.is_err() {
             // What does not hold is the business of the tests against the reference.
@@ -88,12 +92,12 @@ pub fn warm_up(rig: &mut Rig, rounds: &[u8]) -> Checked {
             if round > 0 {
                 rig.operate(&Operation::Go(vec![round; usize::from(round)]))?;
             } else {
-                rig.settle(Until::Over)?;
+                rig.settle(Until::Over, None)?;
             }
             for engine in 0..rig.engines.len() as u8 {
                 rig.operate(&Operation::Abort { engine, request })?;
             }
-            rig.settle(Until::Over)?;
+            rig.settle(Until::Over, None)?;
         }
         for engine in 0..rig.engines.len() as u8 {
             rig.operate(&Operation::Flush { engine })?;
@@ -125,16 +129,18 @@ impl Moment {
         let mut code = Vec::new();
         engine.manager.encode(&mut numbers, &mut code);
         let mut names = Names::default();
-        let mut pages: Vec<_> = engine.shadow.pages.iter().map(|(&(tier, page), known)| (tier, PageId(page), known.generation)).collect();
+        let mut pages: Vec<_> =
+            engine.shadow.pages.iter().map(|(&(tier, page), known)| (tier, PageId(page), known.generation)).collect();
         pages.sort_by_key(|&(tier, page, _)| (tier, numbers.page(tier, page)));
         for (tier, page, generation) in pages {
-            let mut block =
-                kvweft_core::BlockRef { group: Group(0), tier, page, generation: Generation(generation) };
+            let mut block = kvweft_core::BlockRef { group: Group(0), tier, page, generation: Generation(generation) };
             debug_assert!(tier == Tier::DEVICE || tier == Tier::HOST);
             names.block(&mut block);
         }
         let mut menu = fixed_menu();
-        for (id, mut life) in (0..u32::from(REQUESTS)).filter_map(|id| Some((id, engine.manager.live_life(RequestId(id))?))) {
+        for (id, mut life) in
+            (0..u32::from(REQUESTS)).filter_map(|id| Some((id, engine.manager.live_life(RequestId(id))?)))
+        {
             names.life(RequestId(id), &mut life);
         }
         let mut transfers: Vec<TransferId> = engine.device.owed.keys().copied().collect();

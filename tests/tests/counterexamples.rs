@@ -33,8 +33,10 @@ fn drops(trace: &TraceFile) -> RuleSet {
 /// The trace files by name, with their scenarios.
 fn traces() -> Vec<(String, Scenario, TraceFile)> {
     let scenarios = scenarios();
-    let mut names: Vec<PathBuf> =
-        std::fs::read_dir(folder()).expect("the folder of traces").map(|entry| entry.expect("readable").path()).collect();
+    let mut names: Vec<PathBuf> = std::fs::read_dir(folder())
+        .expect("the folder of traces")
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     names.sort();
     let read = |path: PathBuf| {
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();

@@ -11,7 +11,8 @@ fn candidates(scenarios: &[Scenario], at: RuleSite) -> Vec<&Scenario> {
     ordered.sort_by_key(|scenario| {
         let drops = scenario_drops(scenario);
         let states = scenario.expect.as_ref().and_then(|expect| expect.states_all_rules);
-        (!drops.has(at), drops.iter().count(), states, scenario.name.clone())
+        let made_for = drops.has(at);
+        (!made_for, if made_for { drops.iter().count() } else { 0 }, states, scenario.name.clone())
     });
     ordered
 }
@@ -31,7 +32,8 @@ fn every_rule_at_every_site_has_a_scenario_that_fails_without_it() {
             Some((scenario, outcome)) => {
                 let trace = &outcome.traces[0];
                 let property = trace.violation.property;
-                table += &format!("{:<42} {:<30} {property:<33} {}\n", at.to_string(), scenario.name, trace.steps.len());
+                table +=
+                    &format!("{:<42} {:<30} {property:<33} {}\n", at.to_string(), scenario.name, trace.steps.len());
             }
             None => unprotected.push(at.to_string()),
         }

@@ -20,7 +20,9 @@ pub(crate) enum Failure {
     Usage(String),
     #[error("{0}")]
     Scenario(String),
-    #[error("error: two scenarios are called `{0}`, and --out names its files after them\nhelp: rename one file, or check them one after the other")]
+    #[error(
+        "error: two scenarios are called `{0}`, and --out names its files after them\nhelp: rename one file, or check them one after the other"
+    )]
     SameName(String),
     #[error("error: no built-in scenario and no file is called `{name}`{}\nhelp: `kvweft list scenarios` names the built-in ones", meant(.nearest))]
     NoScenario { name: String, nearest: Option<String> },
@@ -52,6 +54,10 @@ impl Failure {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
             std::io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
+            std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => {
+                "a file stands in its place".to_owned()
+            }
+            std::io::ErrorKind::IsADirectory => "a folder stands in its place".to_owned(),
             _ => error.to_string(),
         };
         Failure::File { path: path.to_owned(), why: format!("cannot {doing}: {why}") }

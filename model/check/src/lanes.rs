@@ -5,7 +5,12 @@ use kvweft_trace::TraceFile;
 /// The widest line.
 pub const WIDTH_MAX: usize = 100;
 
-const LANE: usize = 9;
+/// The width of a lane where its actor's name fits above it.
+const WIDE: usize = 9;
+/// The width of a lane where there are too many actors for that.
+const NARROW: usize = 3;
+/// Columns kept for what happens in the last lane.
+const TEXT_MIN: usize = 46;
 
 /// Draws a trace. `memory` holds, for each step, the pages with an owner and what they hold; what a step changes is shown
 /// below it.
@@ -19,18 +24,16 @@ pub fn draw(trace: &TraceFile, memory: &[Vec<(String, String)>]) -> String {
     }
     wrap(&mut out, "", &trace.detail);
     out.push('\n');
-    out.push_str(&" ".repeat(margin));
-    for actor in &actors {
-        out.push_str(&format!("{actor:<LANE$}"));
-    }
-    trim(&mut out);
+    let wide = margin + actors.len() * WIDE + TEXT_MIN <= WIDTH_MAX + WIDE;
+    let bars = |upto: usize| format!("|{}", " ".repeat(if wide { WIDE } else { NARROW } - 1)).repeat(upto);
+    header(&mut out, &actors, margin, wide, &bars);
     for (i, step) in trace.steps.iter().enumerate() {
         let lane = actors.iter().position(|actor| *actor == step.actor).unwrap_or(0);
-        let bars = |upto: usize| "|        ".repeat(upto);
+        let name = if wide { String::new() } else { format!("{}: ", step.actor) };
         let number = format!("{:>width$}  ", i + 1, width = margin - 2);
         let indent = format!("{}{}", " ".repeat(margin), bars(lane));
         let mark = if step.mark.is_empty() { String::new() } else { format!("   <- {}", step.mark) };
-        fold(&mut out, &format!("{number}{}", bars(lane)), &indent, &format!("{}{mark}", step.action));
+        fold(&mut out, &format!("{number}{}", bars(lane)), &indent, &format!("{name}{}{mark}", step.action));
         if !step.result.is_empty() {
             fold(&mut out, &format!("{indent}  "), &format!("{indent}    "), &step.result);
         }
@@ -40,6 +43,18 @@ pub fn draw(trace: &TraceFile, memory: &[Vec<(String, String)>]) -> String {
         }
     }
     out
+}
+
+/// Names above their lanes; as a staircase where lanes are narrow.
+fn header(out: &mut String, actors: &[String], margin: usize, wide: bool, bars: &dyn Fn(usize) -> String) {
+    if wide {
+        let names: String = actors.iter().map(|actor| format!("{actor:<WIDE$}")).collect();
+        out.push_str(&format!("{}{}\n", " ".repeat(margin), names.trim_end()));
+        return;
+    }
+    for (lane, actor) in actors.iter().enumerate() {
+        out.push_str(&format!("{}{}{actor}\n", " ".repeat(margin), bars(lane)));
+    }
 }
 
 /// The pages whose contents step `i` changed, as `p1: kv0 A`.
@@ -79,12 +94,6 @@ fn actors(trace: &TraceFile) -> Vec<String> {
     let rank = |actor: &String| ORDER.iter().position(|known| known == actor).unwrap_or(ORDER.len());
     actors.sort_by_key(|actor| (rank(actor), actor.clone()));
     actors
-}
-
-fn trim(out: &mut String) {
-    let kept = out.trim_end_matches(' ').len();
-    out.truncate(kept);
-    out.push('\n');
 }
 
 fn wrap(out: &mut String, indent: &str, text: &str) {

@@ -68,16 +68,18 @@ impl Probe for Count {
 #[test]
 fn no_input_allocates_in_steady_state() {
     let mut driver = Driver::new(Sizes::REAL);
+    // The host tier is full after 60,000 ticks; after twice that every size of list has seen its high tide. A higher one
+    // may come much later; then the lists of one size grow by a quarter, once.
     let mut warm_up = Count::default();
     for _ in 0..120_000 {
         driver.tick(&mut warm_up);
     }
     let mut steady = Count::default();
-    for _ in 0..10_000 {
+    for _ in 0..40_000 {
         driver.tick(&mut steady);
     }
     let inputs: u64 = steady.by_class.values().map(|&(inputs, _)| inputs).sum();
     let allocating: Vec<_> = steady.by_class.iter().filter(|(_, (_, allocations))| *allocations > 0).collect();
-    assert!(inputs > 50_000 && steady.by_class.len() >= 10, "the mix has dried up: {:?}", steady.by_class);
+    assert!(inputs > 300_000 && steady.by_class.len() >= 10, "the mix has dried up: {:?}", steady.by_class);
     assert!(allocating.is_empty(), "class: (inputs, allocations) {allocating:?}");
 }

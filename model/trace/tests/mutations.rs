@@ -18,8 +18,26 @@ const MUTATIONS: usize = 60_000;
 
 /// Pieces that the format gives a meaning to, and some that it does not.
 const PIECES: [&str; 20] = [
-    "  ", " ", "\n", "\r\n", "\t", "  -> ", "  <- ", "; ", "=> ", "end", "scenario", "violates", "because", "digest",
-    "drops", "#", "1  ", "kvweft-trace 1", "\u{2003}é\u{0}", "99999999999999999999",
+    "  ",
+    " ",
+    "\n",
+    "\r\n",
+    "\t",
+    "  -> ",
+    "  <- ",
+    "; ",
+    "=> ",
+    "end",
+    "scenario",
+    "violates",
+    "because",
+    "digest",
+    "drops",
+    "#",
+    "1  ",
+    "kvweft-trace 1",
+    "\u{2003}é\u{0}",
+    "99999999999999999999",
 ];
 
 /// SplitMix64: the same numbers on every run.

@@ -224,7 +224,8 @@ fn showcase<'a>(scenarios: &'a [Scenario], reports: &'a [Report]) -> Option<(&'a
 
 fn drawn(scenario: &Scenario, cause: &Cause, grain: Option<scenario::Grain>) -> String {
     let drops = input::rules(&cause.drops).unwrap_or(RuleSet::EMPTY);
-    let memory = replay(&input::world(scenario, drops, grain), &cause.file).map(|done| done.steps.into_iter().map(|step| step.memory).collect());
+    let memory = replay(&input::world(scenario, drops, grain), &cause.file)
+        .map(|done| done.steps.into_iter().map(|step| step.memory).collect());
     lanes::draw(&cause.file, &memory.unwrap_or_else(|_| Vec::new()))
 }
 

@@ -18,9 +18,7 @@ pub(crate) fn run(args: &args::Render) -> Result<ExitCode, Failure> {
             let memory = match replay(&traced.world(traced.drops), &traced.file) {
                 Ok(replayed) => replayed.steps,
                 Err(impossible) => {
-                    output::note(&format!(
-                        "warning: drawn without memory, the trace cannot be replayed: {impossible}"
-                    ));
+                    output::note(&format!("warning: drawn without memory, the trace cannot be replayed: {impossible}"));
                     Vec::new()
                 }
             };

@@ -124,12 +124,11 @@ impl Manager {
         let seen = self.metadata[slot.0 as usize].seen;
         let needs_metadata = Rule::SuccessNeedsAllParts.at(Site::Metadata);
         let names_room = Rule::MetadataNamesRoom.at(Site::Receive);
-        if seen != request.room {
-            if self.keeps(needs_metadata) && (seen.is_none() || self.keeps(names_room)) {
-                self.held(if seen.is_none() { needs_metadata } else { names_room });
-                self.held(needs_metadata);
-                return;
-            }
+        let missing = seen != request.room;
+        if missing && self.keeps(needs_metadata) && (seen.is_none() || self.keeps(names_room)) {
+            self.held(if seen.is_none() { needs_metadata } else { names_room });
+            self.held(needs_metadata);
+            return;
         }
         self.apply(index, RequestEvent::Arrive);
         self.disarm(index, Wait::Receive);

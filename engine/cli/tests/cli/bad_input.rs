@@ -1,0 +1,193 @@
+//! Arguments and scenario files that are wrong: a short message with what to do, exit code 2.
+
+use crate::kvweft::{Folder, SMALL};
+
+#[test]
+fn wrong_arguments_are_refused_with_what_was_meant() {
+    let folder = Folder::new("wrong-arguments");
+    folder.write("file", "");
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["check", "handver"],
+            "error: no built-in scenario and no file is called `handver`; did you mean `handover`?\n\
+             help: `kvweft list scenarios` names the built-in ones\n",
+        ),
+        (
+            &["step", "nothing-like-it"],
+            "error: no built-in scenario and no file is called `nothing-like-it`\n\
+             help: `kvweft list scenarios` names the built-in ones\n",
+        ),
+        (
+            &["check", "missing.toml"],
+            "missing.toml: error: the file cannot be read: there is no such file\n\
+             help: check the path and its permissions\n",
+        ),
+        (
+            &["check", "--tag", "handovers"],
+            "error: no scenario has the tag `handovers`\nhelp: `kvweft list scenarios` shows the tags\n",
+        ),
+        (
+            &["check", "handover", "--drop", "load-waits-forwards"],
+            "error: --drop `load-waits-forwards`: there is no such rule; did you mean `load-waits-forward`?\n\
+             help: `kvweft list rules` names them\n",
+        ),
+        (
+            &["check", "handover", "--drop", ""],
+            "error: --drop ``: there is no such rule\nhelp: `kvweft list rules` names them\n",
+        ),
+        (
+            &["check", "handover", "--drop", "kv-read-waits-layer@ragged"],
+            "error: --drop `kv-read-waits-layer@ragged`: `kv-read-waits-layer` has no such site\n\
+             expected: one of ragged-prefill, paged-decode\n",
+        ),
+        (
+            &["check", "handover", "--drop", "kv-read-waits-layer@paged-decodes"],
+            "error: --drop `kv-read-waits-layer@paged-decodes`: `kv-read-waits-layer` has no such site; \
+             did you mean `paged-decode`?\nexpected: one of ragged-prefill, paged-decode\n",
+        ),
+        (
+            &["check", "handover", "--drop", "ranks-agree-on-acks"],
+            "error: --drop `ranks-agree-on-acks`: `ranks-agree-on-acks` is not modelled yet: no world can show it\n\
+             help: `kvweft list rules` shows which rules have sites\n",
+        ),
+        (
+            &["check", "handover", "--only", "owner-onyl"],
+            "error: --only: there is no property `owner-onyl`; did you mean `owner-only`?\n\
+             help: `kvweft list properties` names them\n",
+        ),
+        (
+            &["check", "handover", "--max-states", "0"],
+            "error: invalid value '0' for '--max-states <N>': 0 is not in 1..18446744073709551615\n\n\
+             For more information, try '--help'.\n",
+        ),
+        (
+            &["check", "handover", "--max-memory", "lots"],
+            "error: invalid value 'lots' for '--max-memory <SIZE>': expected a number with an optional K, M or G, \
+             as in 512M\n\nFor more information, try '--help'.\n",
+        ),
+        (
+            &["check", "handover", "--max-memory", "99999999999G"],
+            "error: invalid value '99999999999G' for '--max-memory <SIZE>': the number is too large\n\n\
+             For more information, try '--help'.\n",
+        ),
+        (
+            &["check", "handover", "--threads", "0"],
+            "error: invalid value '0' for '--threads <N>': 0 is not in 1..=256\n\n\
+             For more information, try '--help'.\n",
+        ),
+        (
+            &["check", "handover", "--grain", "coarse"],
+            "error: invalid value 'coarse' for '--grain <GRAIN>'\n  [possible values: default, finest, atomic]\n\n\
+             For more information, try '--help'.\n",
+        ),
+        (
+            &["check", "handover", "--drop", "kv-read-waits-layer", "--all-rules"],
+            "error: the argument '--drop <RULE[@SITE]>' cannot be used with '--all-rules'\n\n\
+             Usage: kvweft check --drop <RULE[@SITE]> <SCENARIO>...\n\nFor more information, try '--help'.\n",
+        ),
+        (
+            &["check", "handover", "--out", "file"],
+            "error: file: cannot make the folder: a file stands in its place\n",
+        ),
+        (
+            &["check", "handover", "--out", "file/below"],
+            "error: file/below: cannot make the folder: a file stands in its place\n",
+        ),
+        (
+            &["check", "handover", "handover", "--out", "out"],
+            "error: two scenarios are called `handover`, and --out names its files after them\n\
+             help: rename one file, or check them one after the other\n",
+        ),
+    ];
+    for (args, expected) in cases {
+        folder.run(args).is_refused(expected);
+    }
+    assert!(!folder.path("out").exists(), "nothing is made for a command that is refused");
+}
+
+/// A valid file with one piece replaced, and what is then said of it.
+#[test]
+fn wrong_scenario_files_are_refused_with_line_expectation_and_help() {
+    let folder = Folder::new("wrong-scenarios");
+    let cases = [
+        (
+            ("device_pages = 2", "device_page = 2"),
+            "it.toml:9:1: error: [world] has no `device_pages`",
+            "it.toml:10:1: error: unknown key `device_page` in [world]\n 10 | device_page = 2\n    | ^^^^^^^^^^^\n",
+        ),
+        (("device_pages = 2", "device_pages = 0"), "it.toml:10:16: error:", "expected: an integer from 1 to 64\n"),
+        (
+            ("prompt = [\"A\"]", "prompt = [\"A\", \"B\", \"C\"]"),
+            "it.toml:14:10: error:",
+            "help: ",
+        ),
+        (
+            ("[[request]]", "[drop]\nrules = [\"load-waits-forwards\"]\n\n[[request]]"),
+            "it.toml:13:10: error: unknown rule `load-waits-forwards`",
+            "help: did you mean `load-waits-forward`?",
+        ),
+        (
+            ("[[request]]", "[drop]\nrules = [\"load-waits-forward@relaod\"]\n\n[[request]]"),
+            "it.toml:13:10: error:",
+            "help: did you mean `load-waits-forward@reload`?",
+        ),
+        (
+            ("[[request]]", "[drop]\nrules = [\"ranks-agree-on-acks\"]\n\n[[request]]"),
+            "it.toml:13:10: error:",
+            "not modelled",
+        ),
+        (
+            ("[[request]]", "[check]\nproperties = [\"owner-onyl\"]\n\n[[request]]"),
+            "it.toml:13:15: error: unknown property `owner-onyl`",
+            "help: did you mean `owner-only`?",
+        ),
+        (("format = 1", "format = 2"), "it.toml:1:10: error:", "version"),
+    ];
+    for ((from, to), first, then) in cases {
+        folder.write("it.toml", SMALL.replacen(from, to, 1));
+        let ran = folder.run(&["check", "it.toml"]);
+        ran.ends_with(2);
+        assert_eq!(ran.stdout, "");
+        assert!(ran.stderr.contains(first), "expected {first:?} in:\n{}", ran.stderr);
+        assert!(ran.stderr.contains(then), "expected {then:?} in:\n{}", ran.stderr);
+        assert!(ran.stderr.contains("expected: ") || ran.stderr.contains("help: "), "{}", ran.stderr);
+        assert!(ran.stderr.lines().count() < 20, "short messages, got:\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn files_that_are_no_scenarios_are_refused_by_name() {
+    let folder = Folder::new("no-scenarios");
+    folder.write("empty.toml", "").write("latin.toml", b"title = \"caf\xe9\"\n").write("void/notes.txt", "");
+    folder.write("folder.toml/it.txt", "");
+    let cases = [
+        (
+            "empty.toml",
+            "empty.toml:1:1: error: the file has no content\n 1 | \n   | ^\n\
+             expected: `format = 1` and the keys of docs/scenarios.md\n\
+             found: nothing but white space and comments\n\
+             help: start from a copy of a built-in scenario or model file\n",
+        ),
+        (
+            "latin.toml",
+            "latin.toml:1:13: error: the file is not UTF-8\n 1 | title = \"caf\u{fffd}\"\n   |             ^\n\
+             expected: UTF-8 text\nfound: the byte 0xe9\nhelp: save the file as UTF-8\n",
+        ),
+        (
+            "void",
+            "void: error: the folder has no scenario\nexpected: files whose names end in .toml\n\
+             help: name another folder, or a scenario file\n",
+        ),
+        (
+            "folder.toml",
+            "folder.toml: error: the folder has no scenario\nexpected: files whose names end in .toml\n\
+             help: name another folder, or a scenario file\n",
+        ),
+    ];
+    for (name, expected) in cases {
+        folder.run(&["check", name]).is_refused(expected);
+    }
+    folder.run(&["step", "void"]).is_refused(
+        "void: error: a folder stands where a file was expected\nhelp: name a file in it\n",
+    );
+}

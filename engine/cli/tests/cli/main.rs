@@ -1,0 +1,13 @@
+//! The command line as a user meets it: the binary, its arguments, its streams and its exit codes.
+
+mod bad_input;
+mod bad_traces;
+mod check;
+mod determinism;
+mod docs;
+mod json;
+mod kvweft;
+mod mutations;
+mod other_commands;
+mod streams;
+mod traces;
