@@ -1,6 +1,6 @@
 //! How many cases, from which seed, and how a failure is shown.
 
-use proptest::strategy::Strategy;
+use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 
 use crate::operation::Case;
@@ -31,4 +31,13 @@ pub fn judge(cases: u32, strategy: &impl Strategy<Value = Case>, test: impl Fn(&
         Err(TestError::Fail(why, case)) => panic!("{why}\n{case:?}"),
         Err(TestError::Abort(why)) => panic!("gave up: {why}"),
     }
+}
+
+/// After how many cases of a strategy one shows what is looked for, if at most `cases` do.
+pub fn find(cases: u32, strategy: &impl Strategy<Value = Case>, shows: impl Fn(&Case) -> bool) -> Option<u32> {
+    let mut runner = TestRunner::new(settings(cases));
+    (0..cases).find(|_| {
+        let tree = strategy.new_tree(&mut runner).expect("no case is rejected");
+        shows(&tree.current())
+    })
 }

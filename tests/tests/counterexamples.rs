@@ -104,22 +104,6 @@ fn every_trace_replays_to_its_violation_in_whatever_order_pages_are_handed_out()
 }
 
 #[test]
-fn every_trace_of_the_default_grain_replays_at_the_finest_grain_where_its_copies_have_one_page() {
-    let mut tried = 0;
-    for (name, scenario, trace) in traces() {
-        let system = build_with(&scenario, drops(&trace), Some(scenario::Grain::Finest), AllocationOrder::Ascending);
-        // At the finest grain a copy names its pages, which no line of these traces does.
-        if trace.steps.iter().any(|step| step.actor.contains("h2d") || step.actor.contains("d2h")) {
-            continue;
-        }
-        let replayed = replay(&system, &trace).unwrap_or_else(|why| panic!("{name}: {why}"));
-        assert!(replayed.violation.is_some(), "{name} violates nothing");
-        tried += 1;
-    }
-    assert!(tried > 20, "{tried} traces have no copy");
-}
-
-#[test]
 fn with_every_rule_on_no_trace_reaches_its_violation_and_fences_are_named() {
     let mut fenced = 0;
     for (name, scenario, trace) in traces() {

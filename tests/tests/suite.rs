@@ -86,3 +86,13 @@ fn the_number_of_threads_changes_nothing_that_is_found() {
         assert!(one == run(2) && one == run(16), "{}", scenario.name);
     }
 }
+
+#[test]
+fn the_finest_grain_gives_the_same_verdicts() {
+    let finest = Some(scenario::Grain::Finest);
+    let settings = Settings { explore: Options::default(), drop: None, only: None, grain: finest };
+    for scenario in scenarios().into_iter().filter(|s| s.expect.as_ref().and_then(|e| e.states) < Some(3_000)) {
+        let report = check(&scenario, &settings, &|_| ());
+        assert_eq!(report.unexpected, Vec::<String>::new(), "{}", scenario.name);
+    }
+}

@@ -50,22 +50,21 @@ const LEASES: usize = 3;
 pub(crate) struct Node {
     pub(crate) blocks: Vec<BlockHash>,
     pub(crate) parent: NodeId,
-    /// Where to look first for the child that a prompt goes on with: the youngest. Not part of the state.
-    likely_child: NodeId,
     pub(crate) leases: [u32; LEASES],
     /// Linked children that have pages in each tier.
     pub(crate) child_in: [u32; 2],
+    /// Its pages in each tier where it is resident.
+    resident_pages: [u32; 2],
     pub(crate) linked: bool,
     pub(crate) live: bool,
     /// Its owner is gone: free its pages as soon as no lease is left.
     pub(crate) doomed: bool,
     pub(crate) residence: [Residence; 2],
-    listed: [bool; 2],
-    /// Its pages are in [`Tree::reclaimable`].
-    counted: [bool; 2],
-    /// It is in [`Tree::withheld`].
-    withheld: [bool; 2],
+    /// By tier: where the tree counts and lists it, as bits.
+    standing: [u8; 2],
     pub(crate) pages: [Vec<PageId>; 2],
+    /// Where to look first for the child that a prompt goes on with: the youngest. Not part of the state.
+    likely_child: NodeId,
     /// The offload and the reload under way, as transfer records.
     pub(crate) store: u32,
     pub(crate) load: u32,
@@ -74,7 +73,14 @@ pub(crate) struct Node {
     following: [NodeId; 2],
 }
 
-const _: () = assert!(core::mem::offset_of!(Node, pages) <= 64);
+const _: () = assert!(core::mem::offset_of!(Node, pages) == 64);
+
+/// Its pages are in [`Tree::reclaimable`].
+const COUNTED: u8 = 1;
+/// It is in [`Tree::withheld`].
+const WITHHELD: u8 = 2;
+/// It is in the list of what may be evicted.
+const LISTED: u8 = 4;
 
 impl Node {
     pub(crate) fn lease_count(&self) -> u32 {
@@ -105,7 +111,7 @@ impl Node {
     /// Whether nobody holds it and there is nothing to keep it for.
     pub(crate) fn is_loose(&self) -> bool {
         let needless = if self.linked {
-            self.children == 0 && !self.has(Tier::DEVICE) && !self.has(Tier::HOST)
+            !self.has(Tier::DEVICE) && !self.has(Tier::HOST) && self.children == 0
         } else {
             self.doomed
         };
@@ -280,11 +286,14 @@ impl Tree {
             }
         }
         let residence = node.residence;
+        let lengths = |pages: &[Vec<PageId>; 2]| [pages[0].len() as u32, pages[1].len() as u32];
+        node.resident_pages = lengths(&node.pages);
         node.parent = upper;
         let first_below = node.blocks[0];
         let first_above = blocks[0];
         let top = self.node_mut(upper);
         top.blocks = blocks;
+        top.resident_pages = lengths(&pages);
         top.pages = pages;
         top.residence = residence;
         top.linked = true;
@@ -354,6 +363,7 @@ impl Tree {
         let node = self.node_mut(id);
         let (before, was) = (node.residence[t], (node.usable(), node.has(Tier::DEVICE)));
         node.residence[t] = residence;
+        node.resident_pages[t] = node.pages[t].len() as u32;
         let (parent, linked) = (node.parent, node.linked);
         if linked && was != (node.usable(), node.has(Tier::DEVICE)) {
             self.shape += 1;
@@ -414,7 +424,7 @@ impl Tree {
     pub(crate) fn touch(&mut self, id: NodeId, tier: Tier) {
         let t = tier.0 as usize;
         let deepest = self.upwards(id).find(|&at| self.node(at).has(tier));
-        if let Some(deepest) = deepest.filter(|&at| self.node(at).listed[t] && !self.evict_leased[t]) {
+        if let Some(deepest) = deepest.filter(|&at| self.node(at).standing[t] & LISTED != 0 && !self.evict_leased[t]) {
             self.remove(deepest, t);
             self.push(deepest, t);
         }
@@ -447,34 +457,35 @@ impl Tree {
         let resident = node.linked && node.is(tier, Residence::Resident);
         let held = node.held_in(tier);
         let open = resident && (self.evict_leased[t] || !held);
-        let listed = open && node.child_in[t] == 0;
-        let withheld = resident && held;
-        if open != core::mem::replace(&mut node.counted[t], open) {
-            let pages = node.pages[t].len() as u32;
-            self.reclaimable[t] = if open { self.reclaimable[t] + pages } else { self.reclaimable[t] - pages };
-        }
-        if withheld != core::mem::replace(&mut node.withheld[t], withheld) {
-            self.withheld[t] = if withheld { self.withheld[t] + 1 } else { self.withheld[t] - 1 };
-        }
-        let was_listed = node.listed[t];
-        if listed && !was_listed {
-            self.push(id, t);
-        } else if !listed && was_listed {
-            self.remove(id, t);
-        }
+        let standing = u8::from(open) * COUNTED
+            | u8::from(resident && held) * WITHHELD
+            | u8::from(open && node.child_in[t] == 0) * LISTED;
+        self.stand(id, t, standing);
     }
 
     /// Takes a node off all lists and counts, before its pages change.
     pub(crate) fn unlist(&mut self, id: NodeId) {
-        for t in 0..2 {
-            let node = &mut self.nodes[id as usize];
-            if core::mem::replace(&mut node.counted[t], false) {
-                self.reclaimable[t] -= node.pages[t].len() as u32;
-            }
-            if core::mem::replace(&mut node.withheld[t], false) {
-                self.withheld[t] -= 1;
-            }
-            if node.listed[t] {
+        self.stand(id, 0, 0);
+        self.stand(id, 1, 0);
+    }
+
+    /// Puts a node on the lists and into the counts of `standing`, and off the others.
+    fn stand(&mut self, id: NodeId, t: usize, standing: u8) {
+        let node = &mut self.nodes[id as usize];
+        let changed = standing ^ core::mem::replace(&mut node.standing[t], standing);
+        if changed & COUNTED != 0 {
+            let pages = node.resident_pages[t];
+            let sum = &mut self.reclaimable[t];
+            *sum = if standing & COUNTED != 0 { *sum + pages } else { *sum - pages };
+        }
+        if changed & WITHHELD != 0 {
+            let sum = &mut self.withheld[t];
+            *sum = if standing & WITHHELD != 0 { *sum + 1 } else { *sum - 1 };
+        }
+        if changed & LISTED != 0 {
+            if standing & LISTED != 0 {
+                self.push(id, t);
+            } else {
                 self.remove(id, t);
             }
         }
@@ -485,7 +496,6 @@ impl Tree {
         let node = self.node_mut(id);
         node.previous[t] = last;
         node.following[t] = NIL;
-        node.listed[t] = true;
         if last == NIL {
             self.lru[t].first = id;
         } else {
@@ -497,7 +507,6 @@ impl Tree {
     fn remove(&mut self, id: NodeId, t: usize) {
         let node = self.node_mut(id);
         let (previous, following) = (node.previous[t], node.following[t]);
-        node.listed[t] = false;
         if previous == NIL {
             self.lru[t].first = following;
         } else {

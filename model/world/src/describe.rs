@@ -11,7 +11,7 @@ use kvweft_trace::{Content, LocalNames};
 
 use crate::config::Machine;
 use crate::engine::{Hold, HoldOn, NicRun, Report};
-use crate::ops::{Micro, Op, STREAMS, stream_index};
+use crate::ops::{Micro, OnePage, Op, STREAMS, stream_index};
 use crate::protocol::Protocol;
 use crate::world::{Action, LogEntry, World};
 
@@ -112,7 +112,7 @@ impl<P: Protocol> World<P> {
             }
         }
         for run in &self.engines[0].nic {
-            if let Some(fence) = self.engines[0].unmet(&run.op.after).filter(|_| !run.begun) {
+            if let Some(fence) = self.engines[0].unmet(&run.op.after).filter(|_| run.done == 0) {
                 let hold = Hold { owed_to: fence.owed_to, on: HoldOn::Fence(fence.on) };
                 blocked.push(Blocked {
                     actor: actor(machine, 0, "nic"),
@@ -265,7 +265,7 @@ fn part_text(part: Part) -> String {
 }
 
 fn nic_verb(run: &NicRun) -> &'static str {
-    match (run.op.part.kind, run.begun) {
+    match (run.op.part.kind, run.done % 2 == 1) {
         (PartKind::Metadata, _) => "write",
         (_, false) => "begin",
         (_, true) => "end",
@@ -301,10 +301,22 @@ fn micro_text(op: &Op, micro: Micro, engine: u8, names: &mut LocalNames) -> Stri
         }
         Micro::Record { layer: Some(layer) } => format!("{name} record layer {layer}"),
         Micro::Record { layer: None } => format!("{name} record completion"),
-        Micro::Read { layer, component } => format!("{name} read {} layer {layer}", component.name()),
-        Micro::WriteBegin { layer } => format!("{name} begin write layer {layer}"),
-        Micro::WriteEnd { layer } => format!("{name} end write layer {layer}"),
+        Micro::Read { layer, component, one } => {
+            let page = one.map_or(String::new(), one_page);
+            format!("{name} read {} layer {layer}{page}", component.name())
+        }
+        Micro::WriteBegin { layer, one } => format!("{name} begin write layer {layer}{}", one_cell(one)),
+        Micro::WriteEnd { layer, one } => format!("{name} end write layer {layer}{}", one_cell(one)),
     }
+}
+
+fn one_page(page: OnePage) -> String {
+    let item = if page.item == 0 { String::new() } else { format!(" item {}", page.item + 1) };
+    format!(" page {}{item}", page.position + 1)
+}
+
+fn one_cell(one: Option<(OnePage, Component)>) -> String {
+    one.map_or(String::new(), |(page, component)| format!(" {}{}", component.name(), one_page(page)))
 }
 
 fn hold_text(hold: Hold, engine: u8, names: &mut LocalNames) -> String {

@@ -46,7 +46,7 @@ impl<P: Protocol> World<P> {
         let e = usize::from(engine);
         match effect {
             Effect::Copy(op) => self.queue_copy(machine, e, op),
-            Effect::Send(op) => self.engines[e].nic.push(NicRun { op: Arc::new(op), begun: false, seen: Vec::new() }),
+            Effect::Send(op) => self.engines[e].nic.push(NicRun { op: Arc::new(op), done: 0, seen: Vec::new() }),
             Effect::RunStep(op) => self.queue_step(machine, e, op),
             Effect::Answer(answer) => {
                 let request = answer.request.0 as usize;
@@ -107,7 +107,7 @@ impl<P: Protocol> World<P> {
         }
         let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
         self.engines[engine].launched.push((op.step, ends));
-        let micros = step_micros(&op, &machine.engines[engine]).into();
+        let micros = step_micros(&op, &machine.engines[engine], machine.grain).into();
         let run = StepRun { op: Arc::new(op), micros, done: 0 };
         self.engines[engine].streams[stream_index(Stream::Forward)].push_back(Op::Step(run));
     }

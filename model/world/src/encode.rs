@@ -189,7 +189,7 @@ fn encode_op(op: &Op, place: u8, names: &mut Renamer, out: &mut Vec<u8>) {
 fn nic(run: &NicRun, names: &mut Renamer, out: &mut Vec<u8>) {
     names.enter(0);
     let part = run.op.part;
-    out.extend([u8::from(run.begun), names.transfer(run.op.transfer), part.kind as u8, part.handle]);
+    out.extend([run.done as u8, names.transfer(run.op.transfer), part.kind as u8, part.handle]);
     out.push(names.room(run.op.room));
     fences(&run.op.after, names, out);
     pairs(&run.op.pairs, (0, 1), names, out);

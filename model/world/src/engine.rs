@@ -15,7 +15,8 @@ use crate::ops::Op;
 #[derive(Clone, Debug)]
 pub(crate) struct NicRun {
     pub(crate) op: Arc<SendOp>,
-    pub(crate) begun: bool,
+    /// Small operations done: begin and end of the whole, or of each page of each layer at the finest grain.
+    pub(crate) done: u16,
     /// What the cells being sent held when the NIC began to read them.
     pub(crate) seen: Vec<Content>,
 }

@@ -1,12 +1,35 @@
 //! One-sided writes into the peer's memory.
 
-use kvweft_core::{Outcome, PartKind};
+use std::ops::Range;
+
+use kvweft_core::{MovedPart, Outcome, PartKind};
 use kvweft_trace::Content;
 
-use crate::config::Machine;
+use crate::config::{Grain, Machine};
 use crate::engine::{FROM_NIC, NicRun, Report};
 use crate::protocol::Protocol;
 use crate::world::{Found, OTHER, World};
+
+/// What a write moves between one begin and one end: part, layer and pages.
+type Piece = Vec<(MovedPart, u8, Range<usize>)>;
+
+/// All of a write at once; at the finest grain, page by page and layer by layer.
+fn pieces(machine: &Machine, run: &NicRun) -> Vec<Piece> {
+    let mut pieces = vec![Vec::new()];
+    for &part in &run.op.parts {
+        for layer in (0..machine.engines[0].layers).filter(|&layer| part.layers.has(layer)) {
+            if machine.grain == Grain::Finest {
+                pieces.extend((0..run.op.pairs.len()).map(|pair| vec![(part, layer, pair..pair + 1)]));
+            } else {
+                pieces[0].push((part, layer, 0..run.op.pairs.len()));
+            }
+        }
+    }
+    if pieces.len() > 1 {
+        pieces.remove(0);
+    }
+    pieces
+}
 
 impl<P: Protocol> World<P> {
     pub(crate) fn run_nic(&mut self, machine: &Machine, at: usize, found: &mut Found) {
@@ -16,30 +39,33 @@ impl<P: Protocol> World<P> {
             self.push_completed(0, FROM_NIC, run.op.transfer, run.op.part);
             return;
         }
-        if self.engines[0].nic[at].begun {
-            let run = self.engines[0].nic.remove(at);
-            self.move_all(machine, &run, found);
+        let mut run = self.engines[0].nic.remove(at);
+        let pieces = pieces(machine, &run);
+        let piece = &pieces[usize::from(run.done) / 2];
+        if run.done % 2 == 0 {
+            for &(part, layer, ref pairs) in piece {
+                let pairs = run.op.pairs[pairs.clone()].to_vec();
+                self.begin_move(machine, (0, 1), &pairs, part, layer, &mut run.seen, found);
+            }
+        } else {
+            self.end_piece(machine, &run, piece, found);
+            run.seen.clear();
+        }
+        run.done += 1;
+        if usize::from(run.done) == 2 * pieces.len() {
             self.push_completed(0, FROM_NIC, run.op.transfer, run.op.part);
         } else {
-            let mut run = self.engines[0].nic[at].clone();
-            for part in run.op.parts.clone() {
-                for layer in (0..machine.engines[0].layers).filter(|&layer| part.layers.has(layer)) {
-                    self.begin_move(machine, (0, 1), &run.op.pairs, part, layer, &mut run.seen, found);
-                }
-            }
-            run.begun = true;
-            self.engines[0].nic[at] = run;
+            self.engines[0].nic.insert(at, run);
         }
     }
 
-    fn move_all(&mut self, machine: &Machine, run: &NicRun, found: &mut Found) {
+    fn end_piece(&mut self, machine: &Machine, run: &NicRun, piece: &Piece, found: &mut Found) {
         let mut seen = run.seen.as_slice();
-        for &part in &run.op.parts {
-            for layer in (0..machine.engines[0].layers).filter(|&layer| part.layers.has(layer)) {
-                let (now, rest) = seen.split_at(run.op.pairs.len().min(seen.len()));
-                self.end_move(machine, (0, 1), &run.op.pairs, part, layer, now, found);
-                seen = rest;
-            }
+        for &(part, layer, ref pairs) in piece {
+            let pairs = run.op.pairs[pairs.clone()].to_vec();
+            let (now, rest) = seen.split_at(pairs.len().min(seen.len()));
+            self.end_move(machine, (0, 1), &pairs, part, layer, now, found);
+            seen = rest;
         }
     }
 
@@ -53,8 +79,10 @@ impl<P: Protocol> World<P> {
     /// A write under way fails: what it has written is unknown.
     pub(crate) fn fail_part(&mut self, machine: &Machine, at: usize) {
         let run = self.engines[0].nic.remove(at);
-        let mut ignored = Found::default();
-        self.move_all(machine, &run, &mut ignored);
+        if run.done % 2 == 1 {
+            let piece = &pieces(machine, &run)[usize::from(run.done) / 2];
+            self.end_piece(machine, &run, piece, &mut Found::default());
+        }
         for part in &run.op.parts {
             for layer in (0..machine.engines[1].layers).filter(|&layer| part.layers.has(layer)) {
                 let Some(unit) = machine.engines[1].unit(layer, part.component) else { continue };

@@ -42,7 +42,14 @@ pub(crate) struct RecordRun {
     pub(crate) micros: Arc<[Micro]>,
 }
 
-/// The smallest thing a stream does. `pair` is set at the finest grain.
+/// One page of one item of a forward step, by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnePage {
+    pub(crate) item: u8,
+    pub(crate) position: u16,
+}
+
+/// The smallest thing a stream does. `pair` and `one` are set at the finest grain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Micro {
     CopyBegin {
@@ -62,12 +69,15 @@ pub(crate) enum Micro {
     Read {
         layer: u8,
         component: Component,
+        one: Option<OnePage>,
     },
     WriteBegin {
         layer: u8,
+        one: Option<(OnePage, Component)>,
     },
     WriteEnd {
         layer: u8,
+        one: Option<(OnePage, Component)>,
     },
 }
 
@@ -101,22 +111,52 @@ pub(crate) fn copy_micros(op: &CopyOp, layers: u8, grain: Grain) -> Vec<Micro> {
 }
 
 /// The small operations of a forward step, in order.
-pub(crate) fn step_micros(op: &RunStep, config: &EngineConfig) -> Vec<Micro> {
+pub(crate) fn step_micros(op: &RunStep, config: &EngineConfig, grain: Grain) -> Vec<Micro> {
     let mut micros = Vec::new();
     let reads = op.items.iter().any(|item| item.read > 0);
     let writes = op.items.iter().any(|item| (item.write_from as usize) < item.pages.len());
     for layer in 0..config.layers {
         for component in [Component::IndexK, Component::Kv] {
-            if reads && config.unit(layer, component).is_some() {
-                micros.push(Micro::Read { layer, component });
+            if !reads || config.unit(layer, component).is_none() {
+                continue;
+            }
+            if grain == Grain::Finest {
+                let pages = pages_of(op, |item| 0..item.read as usize);
+                micros.extend(pages.map(|one| Micro::Read { layer, component, one: Some(one) }));
+            } else {
+                micros.push(Micro::Read { layer, component, one: None });
             }
         }
-        if writes {
-            micros.push(Micro::WriteBegin { layer });
-            micros.push(Micro::WriteEnd { layer });
+        if grain == Grain::Finest {
+            for one in pages_of(op, |item| item.write_from as usize..item.pages.len()) {
+                for component in [Component::IndexK, Component::Kv] {
+                    if config.unit(layer, component).is_some() {
+                        micros.push(Micro::WriteBegin { layer, one: Some((one, component)) });
+                        micros.push(Micro::WriteEnd { layer, one: Some((one, component)) });
+                    }
+                }
+            }
+        } else if writes {
+            micros.push(Micro::WriteBegin { layer, one: None });
+            micros.push(Micro::WriteEnd { layer, one: None });
         }
     }
     micros
+}
+
+fn pages_of(
+    op: &RunStep,
+    positions: impl Fn(&kvweft_core::StepItem) -> std::ops::Range<usize>,
+) -> impl Iterator<Item = OnePage> {
+    let pages: Vec<OnePage> = op
+        .items
+        .iter()
+        .enumerate()
+        .flat_map(|(item, step)| {
+            positions(step).map(move |position| OnePage { item: item as u8, position: position as u16 })
+        })
+        .collect();
+    pages.into_iter()
 }
 
 /// The records of a copy whose events are not recorded where it runs.

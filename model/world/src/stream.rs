@@ -1,11 +1,13 @@
 //! Streams: what keeps their heads back, and what their heads do.
 
-use kvweft_core::{BlockRef, Component, CopyOp, Input, MovedPart, Part, PartKind, Rank, StepItem};
+use std::ops::Range;
+
+use kvweft_core::{Component, CopyOp, Input, MovedPart, Part, PartKind, Rank, StepItem};
 use kvweft_trace::Content;
 
 use crate::config::Machine;
 use crate::engine::{FROM_FORWARD, FROM_LOAD, FROM_STORE, Hold, HoldOn, Report};
-use crate::ops::{CopyRun, Micro, Op, RecordRun, joins};
+use crate::ops::{CopyRun, Micro, OnePage, Op, RecordRun, joins};
 use crate::properties;
 use crate::protocol::Protocol;
 use crate::world::{Found, LogEntry, World};
@@ -37,7 +39,7 @@ impl<P: Protocol> World<P> {
     fn micro_hold(&self, engine: usize, op: &Op, micro: Micro) -> Option<Hold> {
         match (op, micro) {
             (Op::Copy(_), Micro::CopyBegin { .. }) => self.first_hold(engine, op),
-            (Op::Step(run), Micro::Read { layer, component }) => run.op.items.iter().find_map(|item| {
+            (Op::Step(run), Micro::Read { layer, component, .. }) => run.op.items.iter().find_map(|item| {
                 item.waits.iter().find_map(|wait| {
                     let owed_to = if component == Component::IndexK { wait.index } else { wait.kv }?;
                     let landed = self.engines[engine].landed(wait, layer);
@@ -140,19 +142,22 @@ impl<P: Protocol> World<P> {
                 let op = op.clone();
                 self.record(machine, engine, &op, layer, found);
             }
-            (Op::Step(run), Micro::Read { layer, component }) => {
-                for item in &run.op.items {
-                    self.read(machine, engine, item, layer, component, found);
+            (Op::Step(run), Micro::Read { layer, component, one }) => {
+                for (at, item) in run.op.items.iter().enumerate() {
+                    let positions = chosen(at, one, 0..item.read as usize);
+                    self.read(machine, engine, item, positions, (layer, component), found);
                 }
             }
-            (Op::Step(run), Micro::WriteBegin { layer }) => {
-                for item in &run.op.items {
-                    self.write_begin(machine, engine, item, layer, found);
+            (Op::Step(run), Micro::WriteBegin { layer, one }) => {
+                for (at, item) in run.op.items.iter().enumerate() {
+                    let positions = chosen(at, one.map(|(page, _)| page), written(item));
+                    self.write_begin(machine, engine, item, positions, (layer, one.map(|(_, only)| only)), found);
                 }
             }
-            (Op::Step(run), Micro::WriteEnd { layer }) => {
-                for item in &run.op.items {
-                    self.write_end(machine, engine, item, layer);
+            (Op::Step(run), Micro::WriteEnd { layer, one }) => {
+                for (at, item) in run.op.items.iter().enumerate() {
+                    let positions = chosen(at, one.map(|(page, _)| page), written(item));
+                    self.write_end(machine, engine, item, positions, (layer, one.map(|(_, only)| only)));
                 }
             }
             _ => {}
@@ -227,15 +232,15 @@ impl<P: Protocol> World<P> {
         machine: &Machine,
         engine: usize,
         item: &StepItem,
-        layer: u8,
-        component: Component,
+        positions: Range<usize>,
+        (layer, component): (u8, Component),
         found: &mut Found,
     ) {
         let Some(unit) = machine.engines[engine].unit(layer, component) else { return };
         if !self.engines[engine].manager.wants(item.request, item.life) {
             return;
         }
-        for position in 0..item.read as usize {
+        for position in positions {
             let Some(&block) = item.pages.get(position) else { break };
             let expected = machine.scripts[item.request.0 as usize].content(position);
             let cell = self.engines[engine].memory.cell(block, unit);
@@ -246,14 +251,17 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    fn written(item: &StepItem) -> impl Iterator<Item = (usize, BlockRef)> + '_ {
-        item.pages.iter().copied().enumerate().skip(item.write_from as usize)
-    }
-
-    fn write_begin(&mut self, machine: &Machine, engine: usize, item: &StepItem, layer: u8, found: &mut Found) {
-        for component in [Component::IndexK, Component::Kv] {
-            let Some(unit) = machine.engines[engine].unit(layer, component) else { continue };
-            for (_, block) in Self::written(item) {
+    fn write_begin(
+        &mut self,
+        machine: &Machine,
+        engine: usize,
+        item: &StepItem,
+        positions: Range<usize>,
+        (layer, only): (u8, Option<Component>),
+        found: &mut Found,
+    ) {
+        for (component, unit) in components(machine, engine, layer, only) {
+            for &block in &item.pages[positions.clone()] {
                 let cell = self.engines[engine].memory.cell_mut(block, unit);
                 properties::no_write_under_read::check(*cell, component, layer, "the forward step", found);
                 cell.writers += 1;
@@ -261,17 +269,50 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    fn write_end(&mut self, machine: &Machine, engine: usize, item: &StepItem, layer: u8) {
-        for component in [Component::IndexK, Component::Kv] {
-            let Some(unit) = machine.engines[engine].unit(layer, component) else { continue };
-            for (position, block) in Self::written(item) {
+    fn write_end(
+        &mut self,
+        machine: &Machine,
+        engine: usize,
+        item: &StepItem,
+        positions: Range<usize>,
+        (layer, only): (u8, Option<Component>),
+    ) {
+        for (_, unit) in components(machine, engine, layer, only) {
+            for position in positions.clone() {
                 let content = machine.scripts[item.request.0 as usize].content(position);
-                let cell = self.engines[engine].memory.cell_mut(block, unit);
+                let cell = self.engines[engine].memory.cell_mut(item.pages[position], unit);
                 cell.content = if cell.writers > 1 { Content::Torn } else { Content::Block(content) };
                 cell.writers = cell.writers.saturating_sub(1);
             }
         }
     }
+}
+
+/// The pages that an item writes, by position.
+fn written(item: &StepItem) -> Range<usize> {
+    (item.write_from as usize).min(item.pages.len())..item.pages.len()
+}
+
+/// The positions of an item that a small operation is about: all, or the one it names.
+fn chosen(item: usize, one: Option<OnePage>, all: Range<usize>) -> Range<usize> {
+    match one {
+        None => all,
+        Some(page) if usize::from(page.item) == item => usize::from(page.position)..usize::from(page.position) + 1,
+        Some(_) => 0..0,
+    }
+}
+
+/// The components of a layer, or the one named, with their cells.
+fn components(
+    machine: &Machine,
+    engine: usize,
+    layer: u8,
+    only: Option<Component>,
+) -> impl Iterator<Item = (Component, usize)> + '_ {
+    [Component::IndexK, Component::Kv]
+        .into_iter()
+        .filter(move |&component| only.is_none_or(|only| only == component))
+        .filter_map(move |component| machine.engines[engine].unit(layer, component).map(|unit| (component, unit)))
 }
 
 fn range(pair: Option<u16>, count: usize) -> std::ops::Range<usize> {

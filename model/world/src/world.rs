@@ -262,7 +262,7 @@ impl<P: Protocol> World<P> {
             }
         }
         for (at, run) in self.engines[0].nic.iter().enumerate() {
-            if run.begun || self.engines[0].unmet(&run.op.after).is_none() {
+            if run.done > 0 || self.engines[0].unmet(&run.op.after).is_none() {
                 out.push(Action::Nic { at: at as u8 });
             }
         }
@@ -348,7 +348,7 @@ impl<P: Protocol> World<P> {
         }
         if self.left.part_failures > 0 {
             for (at, run) in self.engines[0].nic.iter().enumerate() {
-                if run.begun {
+                if run.done > 0 {
                     out.push(Action::FailPart { at: at as u8 });
                 }
             }
@@ -474,7 +474,7 @@ impl<P: Protocol> World<P> {
                 }
             }
         }
-        for run in self.engines[0].nic.iter().filter(|run| !run.begun) {
+        for run in self.engines[0].nic.iter().filter(|run| run.done == 0) {
             if let Some(fence) = self.engines[0].unmet(&run.op.after) {
                 *held = held.with(fence.owed_to);
             }

@@ -85,10 +85,7 @@ fn wrong_arguments_are_refused_with_what_was_meant() {
             "error: the argument '--drop <RULE[@SITE]>' cannot be used with '--all-rules'\n\n\
              Usage: kvweft check --drop <RULE[@SITE]> <SCENARIO>...\n\nFor more information, try '--help'.\n",
         ),
-        (
-            &["check", "handover", "--out", "file"],
-            "error: file: cannot make the folder: a file stands in its place\n",
-        ),
+        (&["check", "handover", "--out", "file"], "error: file: cannot make the folder: a file stands in its place\n"),
         (
             &["check", "handover", "--out", "file/below"],
             "error: file/below: cannot make the folder: a file stands in its place\n",
@@ -112,15 +109,11 @@ fn wrong_scenario_files_are_refused_with_line_expectation_and_help() {
     let cases = [
         (
             ("device_pages = 2", "device_page = 2"),
-            "it.toml:9:1: error: [world] has no `device_pages`",
+            "it.toml:9:1: error: `device_pages` is missing in [world]",
             "it.toml:10:1: error: unknown key `device_page` in [world]\n 10 | device_page = 2\n    | ^^^^^^^^^^^\n",
         ),
         (("device_pages = 2", "device_pages = 0"), "it.toml:10:16: error:", "expected: an integer from 1 to 64\n"),
-        (
-            ("prompt = [\"A\"]", "prompt = [\"A\", \"B\", \"C\"]"),
-            "it.toml:14:10: error:",
-            "help: ",
-        ),
+        (("prompt = [\"A\"]", "prompt = [\"A\", \"B\", \"C\"]"), "it.toml:14:10: error:", "help: "),
         (
             ("[[request]]", "[drop]\nrules = [\"load-waits-forwards\"]\n\n[[request]]"),
             "it.toml:13:10: error: unknown rule `load-waits-forwards`",
@@ -187,7 +180,7 @@ fn files_that_are_no_scenarios_are_refused_by_name() {
     for (name, expected) in cases {
         folder.run(&["check", name]).is_refused(expected);
     }
-    folder.run(&["step", "void"]).is_refused(
-        "void: error: a folder stands where a file was expected\nhelp: name a file in it\n",
-    );
+    folder
+        .run(&["step", "void"])
+        .is_refused("void: error: a folder stands where a file was expected\nhelp: name a file in it\n");
 }

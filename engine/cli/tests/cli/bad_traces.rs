@@ -34,14 +34,11 @@ fn a_trace_that_cannot_be_used_is_refused_by_every_command_that_reads_one() {
              did you mean `index-read-waits-layer`?\nhelp: `kvweft list rules` names them\n",
         ),
         (
-            edit("violates  reads-see-own-content", "violates  reads-see-own"),
-            "t.trace:3: error: there is no property `reads-see-own`; did you mean `reads-see-own-content`?\n\
+            edit("violates  reads-see-own-content", "violates  reads-see-own-contents"),
+            "t.trace:3: error: there is no property `reads-see-own-contents`; did you mean `reads-see-own-content`?\n\
              help: `kvweft list properties` names them\n",
         ),
-        (
-            edit("\n 3  forward", "\n 4  forward"),
-            "t.trace:7: error: expected step 3, found `4`\n",
-        ),
+        (edit("\n 3  forward", "\n 4  forward"), "t.trace:7: error: expected step 3, found `4`\n"),
         (
             edit("end  18 steps", "end  17 steps"),
             "t.trace:23: error: expected `end  18 steps`, found `end  17 steps`: the trace was cut or changed\n",
@@ -60,15 +57,15 @@ fn files_that_are_no_traces_are_refused_by_name() {
     let folder = Folder::new("no-traces");
     folder.write("latin.trace", b"kvweft-trace 1\nscenario \xe9\n").write("folder/it", "");
     for command in READERS {
-        folder.run(&[command, "missing.trace"]).is_refused(
-            "error: missing.trace: cannot read the trace: there is no such file or folder\n",
-        );
-        folder.run(&[command, "latin.trace"]).is_refused(
-            "error: latin.trace: cannot read the trace: it is not UTF-8 text\n",
-        );
-        folder.run(&[command, "folder"]).is_refused(
-            "error: folder: a folder stands where a trace file was expected\nhelp: name a file in it\n",
-        );
+        folder
+            .run(&[command, "missing.trace"])
+            .is_refused("error: missing.trace: cannot read the trace: there is no such file or folder\n");
+        folder
+            .run(&[command, "latin.trace"])
+            .is_refused("error: latin.trace: cannot read the trace: it is not UTF-8 text\n");
+        folder
+            .run(&[command, "folder"])
+            .is_refused("error: folder: a folder stands where a trace file was expected\nhelp: name a file in it\n");
     }
 }
 

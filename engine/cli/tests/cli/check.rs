@@ -30,7 +30,18 @@ fn the_exit_code_says_whether_the_verdict_was_expected() {
         (&["check", "reload-before-decode-read", "handover", "--max-states", "100"], 3),
         (&["check", "handover", "--max-memory", "1K"], 3),
         // Not as expected comes before inconclusive.
-        (&["check", "reload-before-decode-read", "slow-queue", "--max-states", "100", "--drop", "index-read-waits-layer"], 1),
+        (
+            &[
+                "check",
+                "reload-before-decode-read",
+                "slow-queue",
+                "--max-states",
+                "100",
+                "--drop",
+                "index-read-waits-layer",
+            ],
+            1,
+        ),
     ];
     for (args, code) in cases {
         let ran = folder.run(args);

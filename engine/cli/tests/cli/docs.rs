@@ -45,7 +45,16 @@ fn the_page_on_traces_shows_a_trace_as_it_is_written() {
 fn commands_in_the_documentation_are_commands() {
     let folder = Folder::new("docs-commands");
     let mut seen = 0;
-    for name in ["README.md", "docs/testing.md", "docs/traces.md", "docs/json.md", "docs/scenarios.md", "docs/limits.md", "docs/introduction.md", "docs/lessons.md"] {
+    for name in [
+        "README.md",
+        "docs/testing.md",
+        "docs/traces.md",
+        "docs/json.md",
+        "docs/scenarios.md",
+        "docs/limits.md",
+        "docs/introduction.md",
+        "docs/lessons.md",
+    ] {
         for piece in page(name).split('`').skip(1).step_by(2) {
             let Some(args) = piece.strip_prefix("kvweft ") else { continue };
             let command = args.split_whitespace().next().unwrap_or_default();

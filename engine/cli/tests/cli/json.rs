@@ -14,8 +14,21 @@ fn schema(name: &str) -> Value {
 
 /// The words of JSON Schema that the schemas use; another one would be passed over unseen.
 const KNOWN: [&str; 15] = [
-    "$schema", "$id", "$defs", "$ref", "title", "description", "type", "const", "enum", "properties", "required",
-    "additionalProperties", "items", "pattern", "minimum",
+    "$schema",
+    "$id",
+    "$defs",
+    "$ref",
+    "title",
+    "description",
+    "type",
+    "const",
+    "enum",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "pattern",
+    "minimum",
 ];
 
 /// Everything in which `value` is not what `schema` says.
@@ -61,7 +74,8 @@ fn differences(root: &Value, schema: &Value, value: &Value, at: &str, out: &mut 
     }
     if let (Some(Value::Object(properties)), Value::Object(fields)) = (object.get("properties"), value) {
         assert_eq!(object.get("additionalProperties"), Some(&Value::Bool(false)), "{at}: say so");
-        let required: Vec<&str> = object["required"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+        let required: Vec<&str> =
+            object["required"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
         for name in required.iter().filter(|name| !fields.contains_key(**name)) {
             out.push(format!("{at}: expected a field `{name}`"));
         }

@@ -114,7 +114,7 @@ source = "a test"
 
 [model]
 file = "dense"
-layers = ["full"]
+layers = ["dense"]
 
 [world]
 device_pages = 2

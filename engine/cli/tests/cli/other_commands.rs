@@ -32,9 +32,10 @@ fn words_that_are_no_command_are_answered_and_change_nothing() {
     let script: Vec<u8> = garbage.iter().flat_map(|word| [word, b"\n".as_slice()].concat()).collect();
     let ran = folder.run_with(&["step", "reload-before-prefill-read"], script);
     ran.ends_with(0);
-    let answers = ran.stdout.lines().filter(|line| {
-        line.starts_with("expected a number from the list, or one of: why memory back end; found `")
-    });
+    let answers = ran
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("expected a number from the list, or one of: why memory back end; found `"));
     assert_eq!(answers.count(), garbage.len(), "{}", ran.stdout);
     // `back` at the beginning stays there, and the end of the input is an end.
     let back = folder.run_with(&["step", "reload-before-prefill-read"], "back\nback");

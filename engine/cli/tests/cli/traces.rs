@@ -38,10 +38,7 @@ fn a_trace_of_a_liveness_property_replays_to_its_end_and_names_the_dooming_step(
     assert_eq!(folder.read(&trace).matches("  <- dooming step\n").count(), 1);
     let ran = folder.run(&["replay", &trace]);
     ran.ends_with(0);
-    assert_eq!(
-        ran.stdout.lines().last(),
-        Some("violated, as recorded: every-request-ends: r1, r2 waits for ever")
-    );
+    assert_eq!(ran.stdout.lines().last(), Some("violated, as recorded: every-request-ends: r1, r2 waits for ever"));
     let shrunk = folder.run(&["shrink", &trace]);
     shrunk.ends_with(0);
     assert_eq!(shrunk.stdout, folder.read(&trace));
@@ -110,21 +107,27 @@ fn padded(trace: &TraceFile, most: usize) -> TraceFile {
 #[test]
 fn a_trace_padded_with_harmless_steps_is_shrunk_to_what_it_was() {
     let folder = Folder::new("shrink");
-    for (scenario, property, pads) in
-        [(SCENARIO, PROPERTY, 1), ("handover", "done-means-arrived", 1), ("late-abort", "free-list-is-a-set", 1)]
-    {
+    let cases = [
+        (SCENARIO, PROPERTY, 1, true),
+        ("handover", "done-means-arrived", 2, false),
+        ("handover-queue", "no-read-under-write", 1, false),
+        ("status-of-former-life", "done-means-arrived", 3, false),
+    ];
+    for (scenario, property, pads, same) in cases {
         let minimal = folder.read(&folder.trace(scenario, property));
-        let longer = padded(&TraceFile::parse(&minimal).expect("it was just written"), 8);
-        let added = longer.steps.len() - TraceFile::parse(&minimal).expect("as above").steps.len();
+        let steps = TraceFile::parse(&minimal).expect("it was just written").steps.len();
+        let longer = padded(&TraceFile::parse(&minimal).expect("as above"), 8);
+        let added = longer.steps.len() - steps;
         assert!(added >= pads, "{scenario}: only {added} steps could be added");
         folder.write("long.trace", longer.to_string());
-        let ran = folder.run(&["shrink", "long.trace"]);
+        let ran = folder.run(&["shrink", "long.trace", "--out", "short.trace"]);
         ran.ends_with(0);
-        assert_eq!(ran.stdout, minimal, "{scenario} from:\n{longer}");
-        assert!(ran.stderr.contains(" steps shrunk to "), "{}", ran.stderr);
-        let to_file = folder.run(&["shrink", "long.trace", "--out", "short.trace"]);
-        to_file.ends_with(0);
-        assert_eq!((to_file.stdout.as_str(), folder.read("short.trace")), ("", minimal));
+        assert_eq!(ran.stdout, "");
+        assert!(ran.stderr.starts_with(&format!("{} steps shrunk to {steps} in ", steps + added)), "{}", ran.stderr);
+        // Of several traces of this length another one may be left.
+        assert!(folder.read("short.trace") == minimal || !same, "{scenario} from:\n{longer}");
+        folder.run(&["replay", "short.trace"]).ends_with(0);
+        assert_eq!(folder.run(&["shrink", "long.trace"]).stdout, folder.read("short.trace"));
     }
 }
 
