@@ -46,6 +46,11 @@ impl Marks {
         self.0[mark / 64] |= 1 << (mark % 64);
     }
 
+    /// Adds `64 * word + i` for every bit `i` of `bits`.
+    pub fn set_word(&mut self, word: usize, bits: u64) {
+        self.0[word] |= bits;
+    }
+
     /// Whether `mark` is in the set.
     pub fn contains(&self, mark: usize) -> bool {
         self.0[mark / 64] & (1 << (mark % 64)) != 0

@@ -37,25 +37,16 @@ pub mod marks {
         SLOT_CELLS + state as usize * SlotEvent::ALL.len() + event as usize
     }
 
+    /// The layout above in words of 64: two of rules, then one for every four states, then the slot cells.
     pub(super) fn note(marks: &mut Marks, touched: &Touched, fences: RuleSet) {
-        for at in touched.held.union(fences).iter() {
-            marks.set(held(at));
+        let held = touched.held.union(fences).bits();
+        marks.set_word(0, held as u64);
+        marks.set_word(1, (held >> 64) as u64);
+        for (four, states) in touched.request_cells.chunks(4).enumerate() {
+            let bits = states.iter().rev().fold(0, |bits, &state| bits << 16 | u64::from(state));
+            marks.set_word(REQUEST_CELLS / 64 + four, bits);
         }
-        for state in RequestState::ALL {
-            for event in RequestEvent::ALL {
-                if touched.request_cells[state as usize] >> event as u16 & 1 == 1 {
-                    marks.set(request_cell(state, event));
-                }
-            }
-        }
-        for state in SlotState::ALL {
-            for event in SlotEvent::ALL {
-                let bit = state as usize * SlotEvent::ALL.len() + event as usize;
-                if touched.slot_cells >> bit & 1 == 1 {
-                    marks.set(slot_cell(state, event));
-                }
-            }
-        }
+        marks.set_word(SLOT_CELLS / 64, u64::from(touched.slot_cells));
     }
 }
 

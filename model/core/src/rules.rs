@@ -343,6 +343,11 @@ impl RuleSet {
         RuleSite::all().filter(move |&at| self.has(at))
     }
 
+    /// One bit a rule at a site: the bit of [`RuleSite::index`].
+    pub const fn bits(self) -> u128 {
+        self.0
+    }
+
     /// Whether no rule is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0

@@ -148,7 +148,7 @@ impl<P: Protocol> World<P> {
         let mut rows = Vec::new();
         for (e, engine) in self.engines.iter().enumerate() {
             for (t, pages) in engine.memory.tiers.iter().enumerate() {
-                for (at, page) in pages.iter().enumerate() {
+                for (at, page) in pages.pages.iter().enumerate() {
                     if page.owner == crate::memory::Owner::Free {
                         continue;
                     }
@@ -158,7 +158,7 @@ impl<P: Protocol> World<P> {
                         page: kvweft_core::PageId(at as u32),
                         generation: page.generation,
                     };
-                    let cells = machine.engines[e].units.iter().zip(&page.cells).map(|(&(layer, component), cell)| {
+                    let cells = machine.engines[e].units.iter().zip(pages.cells(at)).map(|(&(layer, component), cell)| {
                         let content = cell.content.show(|block| machine.block_name(block));
                         let under = if cell.writers > 0 { "*" } else { "" };
                         format!("{}{layer} {content}{under}", if component == Component::Kv { "kv" } else { "ix" })

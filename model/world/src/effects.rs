@@ -126,7 +126,7 @@ impl<P: Protocol> World<P> {
                     properties::free_list_is_a_set::check_freed(page, block, found);
                     page.owner = Owner::Free;
                     // Whoever still reads it reads what any new owner may have written.
-                    page.cells.iter_mut().for_each(|cell| cell.content = Content::Poison);
+                    self.engines[engine].memory.poison(block);
                 }
                 MoveKind::Drain => self.engines[engine].memory.page_mut(block).owner = Owner::Draining,
                 MoveKind::Publish => {
@@ -164,9 +164,11 @@ impl<P: Protocol> World<P> {
         let script = &machine.scripts[request];
         let room = self.clients[request].room;
         let metadata = back.metadata.iter().any(|row| row.is_some() && *row == room);
+        let device = &back.memory.tiers[usize::from(Tier::DEVICE.0)];
         let has = |content: u16| {
-            back.memory.tiers[usize::from(Tier::DEVICE.0)].iter().any(|page| {
-                page.owner != Owner::Free && page.cells.iter().all(|cell| cell.content == Content::Block(content))
+            device.pages.iter().enumerate().any(|(at, page)| {
+                page.owner != Owner::Free
+                    && device.cells(at).iter().all(|cell| cell.content == Content::Block(content))
             })
         };
         metadata && script.prompt.iter().all(|&content| has(content))

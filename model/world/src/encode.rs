@@ -206,10 +206,10 @@ fn memory<P>(engine: &Engine<P>, names: &mut Renamer, out: &mut Vec<u8>) {
     for (t, pages) in engine.memory.tiers.iter().enumerate() {
         let tier = Tier(t as u8);
         let mut order: Vec<(u8, u32)> =
-            (0..pages.len() as u32).map(|page| (names.page(tier, PageId(page)), page)).collect();
+            (0..pages.pages.len() as u32).map(|page| (names.page(tier, PageId(page)), page)).collect();
         order.sort_unstable();
         for (_, at) in order {
-            let page = &pages[at as usize];
+            let page = &pages.pages[at as usize];
             let block = BlockRef { group: kvweft_core::Group(0), tier, page: PageId(at), generation: page.generation };
             names.block(block, out);
             out.push(match page.owner {
@@ -217,7 +217,7 @@ fn memory<P>(engine: &Engine<P>, names: &mut Renamer, out: &mut Vec<u8>) {
                 Owner::Taken => 1,
                 Owner::Draining => 2,
             });
-            for cell in &page.cells {
+            for cell in pages.cells(at as usize) {
                 let code = cell.content.code();
                 out.extend([code as u8, (code >> 8) as u8 | cell.writers << 2 | cell.readers << 5]);
             }

@@ -36,8 +36,10 @@ pub(crate) const FROM_LOAD: usize = 1;
 pub(crate) const FROM_STORE: usize = 2;
 pub(crate) const FROM_NIC: usize = 3;
 
+crate::reuse::clone_in_place!(EventSlotState { queued, recorded, flags });
+
 /// A rotating slot of layer events.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventSlotState {
     /// The newest generation whose records are queued.
     pub(crate) queued: Option<Generation>,
@@ -48,8 +50,10 @@ pub(crate) struct EventSlotState {
     pub(crate) flags: Vec<bool>,
 }
 
+crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, memory, events, metadata, launched });
+
 /// One engine.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Engine<P> {
     pub(crate) manager: P,
     pub(crate) streams: [VecDeque<Op>; 3],

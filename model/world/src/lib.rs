@@ -17,6 +17,7 @@ mod nic;
 mod ops;
 pub mod properties;
 mod protocol;
+mod reuse;
 mod stream;
 mod world;
 

@@ -138,8 +138,10 @@ pub(crate) struct Left {
     pub(crate) part_failures: u8,
 }
 
+crate::reuse::clone_in_place!(World<P> { engines, links, clients, timers, left, next_room });
+
 /// A whole world.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct World<P> {
     pub(crate) engines: Vec<Engine<P>>,
     /// Control messages under way: towards prefill, towards decode.

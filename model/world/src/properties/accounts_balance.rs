@@ -24,8 +24,8 @@ pub(crate) fn check<P: Protocol>(manager: &P, memory: &Memory, found: &mut Found
 fn compare(accounts: &Accounts, memory: &Memory, found: &mut Found) {
     for (t, name) in ["device", "host"].into_iter().enumerate() {
         let states = accounts.pages[t];
-        let pages = memory.tiers[t].len() as u32;
-        let owned = memory.tiers[t].iter().filter(|page| page.owner != Owner::Free).count() as u32;
+        let pages = memory.tiers[t].pages.len() as u32;
+        let owned = memory.tiers[t].pages.iter().filter(|page| page.owner != Owner::Free).count() as u32;
         let free = states[0];
         if states.iter().sum::<u32>() != pages || free != accounts.free_listed[t] || free + owned != pages {
             found.violation(INFO.name, || {
