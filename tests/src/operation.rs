@@ -103,6 +103,27 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// One engine of small numbers; meant to be changed by field.
+    pub fn small() -> Setup {
+        Setup {
+            split: false,
+            page_tokens: 1,
+            device_pages: [4, 1],
+            host_pages: 3,
+            index_keys: false,
+            write_policy: WritePolicy::Through,
+            event_slots: 2,
+            chunk_pages: 0,
+            max_batch: 2,
+            pipeline_depth: 1,
+            prefix_cache: true,
+            deadlines: true,
+            concluded_kept: 64,
+            rules: RuleSet::ALL,
+            order: AllocationOrder::Ascending,
+        }
+    }
+
     /// The configuration of an engine: 0 computes prompts, 1 receives them.
     pub fn config(&self, engine: usize) -> Config {
         let role = match (self.split, engine) {

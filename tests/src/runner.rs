@@ -33,11 +33,15 @@ pub fn judge(cases: u32, strategy: &impl Strategy<Value = Case>, test: impl Fn(&
     }
 }
 
-/// After how many cases of a strategy one shows what is looked for, if at most `cases` do.
-pub fn find(cases: u32, strategy: &impl Strategy<Value = Case>, shows: impl Fn(&Case) -> bool) -> Option<u32> {
+/// The first of `cases` cases of a strategy that shows what is looked for, and what it shows.
+pub fn find<T>(
+    cases: u32,
+    strategy: &impl Strategy<Value = Case>,
+    shows: impl Fn(&Case) -> Option<T>,
+) -> Option<(u32, T)> {
     let mut runner = TestRunner::new(settings(cases));
-    (0..cases).find(|_| {
+    (0..cases).find_map(|at| {
         let tree = strategy.new_tree(&mut runner).expect("no case is rejected");
-        shows(&tree.current())
+        Some((at, shows(&tree.current())?))
     })
 }

@@ -119,7 +119,14 @@ pub struct Moment {
     menu: BTreeMap<String, Input<'static>>,
 }
 
-const PROMPTS: [&[BlockHash]; 3] = [&[BlockHash(0)], &[BlockHash(0), BlockHash(1)], &[BlockHash(2)]];
+/// Prompts that the tree may know, and two that it does not, for which something must be evicted.
+const PROMPTS: [&[BlockHash]; 5] = [
+    &[BlockHash(0)],
+    &[BlockHash(0), BlockHash(1)],
+    &[BlockHash(2)],
+    &[BlockHash(200)],
+    &[BlockHash(200), BlockHash(201), BlockHash(202)],
+];
 
 impl Moment {
     /// The present moment of an engine that does both, with its encoding.

@@ -148,7 +148,10 @@ fn the_explorer_alone_builds_without_scenario_files_and_their_parsers() {
     let heavy = ["toml", "miette", "serde", "serde_json", "clap", "kvweft-scenarios"];
     let bare = crates(&["--no-default-features"]);
     assert!(bare.contains("kvweft-world"), "{bare:?}");
-    none("kvweft-check without default features uses", &heavy.map(str::to_owned).into_iter().filter(|name| bare.contains(name)).collect::<Vec<_>>());
+    none(
+        "kvweft-check without default features uses",
+        &heavy.map(str::to_owned).into_iter().filter(|name| bare.contains(name)).collect::<Vec<_>>(),
+    );
     // The question is not empty: with them it does use parsers.
     assert!(crates(&[]).contains("toml"));
 }
@@ -175,12 +178,12 @@ fn long_functions(file: &str, text: &str) -> Vec<String> {
     let mut long = Vec::new();
     let mut open: Option<(usize, String, &str)> = None;
     for (number, line) in text.lines().enumerate() {
-        let indent = &line[..line.len() - line.trim_start().len()];
-        let is_function = line.trim_start().split(['(', '<']).next().is_some_and(|head| {
-            head.split(' ').any(|word| word == "fn") && !head.starts_with("//") && !line.trim_end().ends_with(';')
-        });
+        let head = line.trim();
+        let close = format!("{}}}", &line[..line.len() - line.trim_start().len()]);
+        let begins = (head.starts_with("fn ") || head.starts_with("pub") || head.starts_with("const"))
+            && format!(" {head}").contains(" fn ")
+            && !head.ends_with([';', '}']);
         match &open {
-            None if is_function => open = Some((number, format!("{indent}}}"), line.trim())),
             Some((begin, close, head)) if line == close => {
                 let lines = number - begin + 1;
                 if lines > LINES_OF_A_FUNCTION_MAX {
@@ -188,10 +191,9 @@ fn long_functions(file: &str, text: &str) -> Vec<String> {
                 }
                 open = None;
             }
-            // A function on one line, or a declaration over several.
-            Some((begin, _, _)) if number == begin + 1 && is_function => {
-                open = Some((number, format!("{indent}}}"), line.trim()));
-            }
+            // One at the same depth as the last, which was a declaration.
+            Some((_, last, _)) if begins && *last == close => open = Some((number, close, head)),
+            None if begins => open = Some((number, close, head)),
             _ => {}
         }
     }
@@ -238,9 +240,8 @@ fn no_file_names_somebodys_machine() {
         }
         for (number, line) in text.lines().enumerate() {
             let absolute = folders.iter().find(|folder| {
-                line.match_indices(folder.as_str()).any(|(at, _)| {
-                    !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "._-*)}".contains(c))
-                })
+                line.match_indices(folder.as_str())
+                    .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "._-*)}".contains(c)))
             });
             let host = hosts.iter().find(|host| line.contains(host.as_str()));
             let source = file == "Cargo.lock" && line.starts_with("source = ");
@@ -256,8 +257,22 @@ fn no_file_names_somebodys_machine() {
 #[test]
 fn the_top_folder_holds_what_belongs_there() {
     const ALLOWED: [&str; 16] = [
-        ".ci", ".editorconfig", ".gitignore", ".rustfmt.toml", "Cargo.lock", "Cargo.toml", "LICENSE", "README.md",
-        "deny.toml", "docs", "engine", "justfile", "model", "rust-toolchain.toml", "scenarios", "tests",
+        ".ci",
+        ".editorconfig",
+        ".gitignore",
+        ".rustfmt.toml",
+        "Cargo.lock",
+        "Cargo.toml",
+        "LICENSE",
+        "README.md",
+        "deny.toml",
+        "docs",
+        "engine",
+        "justfile",
+        "model",
+        "rust-toolchain.toml",
+        "scenarios",
+        "tests",
     ];
     let top: BTreeSet<String> = files().iter().filter_map(|file| file.split('/').next()).map(str::to_owned).collect();
     let other: Vec<String> = top.into_iter().filter(|name| !ALLOWED.contains(&name.as_str())).collect();
@@ -281,7 +296,8 @@ fn every_snapshot_belongs_to_a_test() {
         }
         let source = read(&source);
         let named = source.contains(&format!("\"{name}\"")) || source.contains(&format!("fn {name}("));
-        let scenario = source.contains("assert_snapshot!") && kvweft_scenarios::SCENARIOS.iter().any(|s| s.name == name);
+        let scenario =
+            source.contains("assert_snapshot!") && kvweft_scenarios::SCENARIOS.iter().any(|s| s.name == name);
         if !named && !scenario {
             orphans.push(format!("{file}: {test}.rs asserts no `{name}`"));
         }
@@ -304,8 +320,7 @@ fn headings(marker: &str) -> Vec<(String, bool)> {
 
 #[test]
 fn every_rule_and_property_is_documented_in_the_order_of_the_tables() {
-    let rules: Vec<(String, bool)> =
-        RULES.iter().map(|info| (info.name.to_owned(), info.sites.is_empty())).collect();
+    let rules: Vec<(String, bool)> = RULES.iter().map(|info| (info.name.to_owned(), info.sites.is_empty())).collect();
     assert_eq!(headings("### "), rules);
     let documented: BTreeSet<String> = headings("#### ").into_iter().map(|(name, _)| name).collect();
     let modelled: BTreeSet<String> = PROPERTIES.iter().map(|info| info.name.to_owned()).collect();
@@ -350,8 +365,7 @@ fn links_of_the_documentation_lead_somewhere_and_every_page_is_in_the_book() {
     let summary = read("docs/SUMMARY.md");
     let listed: BTreeSet<&str> = links(&summary).into_iter().collect();
     let pages = files().into_iter().filter_map(|file| file.strip_prefix("docs/").map(str::to_owned));
-    let lost: Vec<String> = pages
-        .filter(|page| page.ends_with(".md") && page != "SUMMARY.md" && !listed.contains(page.as_str()))
-        .collect();
+    let lost: Vec<String> =
+        pages.filter(|page| page.ends_with(".md") && page != "SUMMARY.md" && !listed.contains(page.as_str())).collect();
     none("pages that docs/SUMMARY.md does not list", &lost);
 }

@@ -113,7 +113,11 @@ fn wrong_scenario_files_are_refused_with_line_expectation_and_help() {
             "it.toml:10:1: error: unknown key `device_page` in [world]\n 10 | device_page = 2\n    | ^^^^^^^^^^^\n",
         ),
         (("device_pages = 2", "device_pages = 0"), "it.toml:10:16: error:", "expected: an integer from 1 to 64\n"),
-        (("prompt = [\"A\"]", "prompt = [\"A\", \"B\", \"C\"]"), "it.toml:12:1: error: request \"r1\" can never fit\n", "help: shorten the request, or raise `device_pages` to 3\n"),
+        (
+            ("prompt = [\"A\"]", "prompt = [\"A\", \"B\", \"C\"]"),
+            "it.toml:12:1: error: request \"r1\" can never fit\n",
+            "help: shorten the request, or raise `device_pages` to 3\n",
+        ),
         (
             ("[[request]]", "[drop]\nrules = [\"load-waits-forwards\"]\n\n[[request]]"),
             "it.toml:13:10: error: unknown rule `load-waits-forwards`",
