@@ -99,7 +99,7 @@ impl Rig {
             Operation::Fail { engine: e, at } => self.fail(engine(e), *at)?,
             Operation::Refuse { engine: e, at } => {
                 let e = engine(e);
-                let around = self.steps_around_failed_reloads();
+                let around = self.steps_around_failed_reloads(e);
                 let device = &mut self.engines[e].device;
                 let mut refusable = device.refusable();
                 refusable.retain(|id| !around || device.owed.get(id) != Some(&Direction::Reload));
@@ -198,7 +198,7 @@ impl Rig {
 
     fn fail(&mut self, e: usize, at: u8) -> Checked {
         let device = &self.engines[e].device;
-        let first = if self.steps_around_failed_reloads() { 2 } else { 1 };
+        let first = if self.steps_around_failed_reloads(e) { 2 } else { 1 };
         let copies: Vec<usize> = (first..3).filter(|&stream| device.can_go(stream)).collect();
         let sends: Vec<usize> = (0..device.nic.len()).filter(|&at| device.can_send(at)).collect();
         match pick(at, copies.len() + sends.len()) {
@@ -208,8 +208,9 @@ impl Rig {
         }
     }
 
-    fn steps_around_failed_reloads(&self) -> bool {
-        known::FAILED_RELOAD_FREES_UNDER_A_SEND && self.setup.split
+    fn steps_around_failed_reloads(&self, e: usize) -> bool {
+        let reloads = self.engines[e].device.owed.values().filter(|way| **way == Direction::Reload).count();
+        known::FAILED_RELOAD_FREES_UNDER_A_SEND && self.setup.split || known::FAILED_RELOAD_LEAVES_A_GAP && reloads > 1
     }
 
     fn fire(&mut self, e: usize, at: usize) -> Checked {

@@ -23,3 +23,7 @@ pub const LATE_ROOM_IS_SERVED: bool = true;
 /// A write-back ends after a request has put new blocks below the node that was written back: its device pages are freed
 /// under the children's. The next prompt that matches a child gets a page table with pages missing from its head.
 pub const WRITE_BACK_FREES_ABOVE_CHILDREN: bool = true;
+
+/// A reload fails while another one, of blocks below, goes on: those blocks are then on the device and their head is not.
+/// The next prompt that matches them gets a page table with pages missing from its head.
+pub const FAILED_RELOAD_LEAVES_A_GAP: bool = true;

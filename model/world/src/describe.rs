@@ -9,11 +9,12 @@ use kvweft_core::{
 };
 use kvweft_trace::{Content, LocalNames};
 
+use crate::actions::Action;
 use crate::config::Machine;
 use crate::engine::{Hold, HoldOn, NicRun, Report};
 use crate::ops::{Micro, OnePage, Op, STREAMS, stream_index};
 use crate::protocol::Protocol;
-use crate::world::{Action, LogEntry, World};
+use crate::world::{LogEntry, World};
 
 /// An action in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,11 +159,12 @@ impl<P: Protocol> World<P> {
                         page: kvweft_core::PageId(at as u32),
                         generation: page.generation,
                     };
-                    let cells = machine.engines[e].units.iter().zip(pages.cells(at)).map(|(&(layer, component), cell)| {
-                        let content = cell.content.show(|block| machine.block_name(block));
-                        let under = if cell.writers > 0 { "*" } else { "" };
-                        format!("{}{layer} {content}{under}", if component == Component::Kv { "kv" } else { "ix" })
-                    });
+                    let cells =
+                        machine.engines[e].units.iter().zip(pages.cells(at)).map(|(&(layer, component), cell)| {
+                            let content = cell.content.show(|block| machine.block_name(block));
+                            let under = if cell.writers > 0 { "*" } else { "" };
+                            format!("{}{layer} {content}{under}", if component == Component::Kv { "kv" } else { "ix" })
+                        });
                     rows.push((names.page(e as u8, block), cells.collect::<Vec<_>>().join(" ")));
                 }
             }

@@ -167,8 +167,7 @@ impl<P: Protocol> World<P> {
         let device = &back.memory.tiers[usize::from(Tier::DEVICE.0)];
         let has = |content: u16| {
             device.pages.iter().enumerate().any(|(at, page)| {
-                page.owner != Owner::Free
-                    && device.cells(at).iter().all(|cell| cell.content == Content::Block(content))
+                page.owner != Owner::Free && device.cells(at).iter().all(|cell| cell.content == Content::Block(content))
             })
         };
         metadata && script.prompt.iter().all(|&content| has(content))

@@ -7,6 +7,7 @@
 //! Any manager that speaks [`Protocol`] gets all of this, and the properties, for nothing.
 #![forbid(unsafe_code)]
 
+mod actions;
 mod config;
 mod describe;
 mod effects;
@@ -21,8 +22,9 @@ mod reuse;
 mod stream;
 mod world;
 
+pub use actions::{Action, Class};
 pub use config::{Budget, EngineConfig, Grain, Machine, Script, SubjectFault};
 pub use describe::{Blocked, Described};
 pub use properties::{PROPERTIES, PropertyInfo, Violation};
 pub use protocol::Protocol;
-pub use world::{Action, Class, Found, LogEntry, World};
+pub use world::{Found, LogEntry, World};
