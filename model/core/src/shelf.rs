@@ -10,6 +10,7 @@ const LEAST: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Shelf<T> {
     powers: Vec<Power<T>>,
+    keeps: bool,
 }
 
 /// The lists of one power of two.
@@ -21,22 +22,23 @@ struct Power<T> {
 
 impl<T> Default for Shelf<T> {
     fn default() -> Shelf<T> {
-        Shelf { powers: Vec::new() }
+        Shelf { powers: Vec::new(), keeps: true }
     }
 }
 
-/// A copy starts with nothing on it: lists are memory, not state.
+/// Lists are memory, not state: a copy has none. It keeps none either, for managers are copied where each of them takes
+/// a few inputs only, as in the explorer, and there keeping costs more than it saves.
 impl<T> Clone for Shelf<T> {
     fn clone(&self) -> Shelf<T> {
-        Shelf::default()
+        Shelf { powers: Vec::new(), keeps: false }
     }
 }
 
 impl<T> Shelf<T> {
     /// An empty list with room for `len` entries.
     pub(crate) fn take(&mut self, len: usize) -> Vec<T> {
-        if len == 0 {
-            return Vec::new();
+        if len == 0 || !self.keeps {
+            return Vec::with_capacity(len);
         }
         let room = len.next_power_of_two().max(LEAST);
         let power = room.ilog2() as usize;
@@ -61,7 +63,7 @@ impl<T> Shelf<T> {
 
     /// Puts a list that nobody needs on the shelf.
     pub(crate) fn keep(&mut self, mut list: Vec<T>) {
-        if list.capacity() == 0 {
+        if list.capacity() == 0 || !self.keeps {
             return;
         }
         list.clear();
@@ -94,6 +96,13 @@ mod tests {
         assert!(shelf.take(129).capacity() >= 129);
         let again = shelf.take(3);
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn a_copy_has_no_lists_and_keeps_none() {
+        let mut copy = Shelf::<u32>::default().clone();
+        copy.keep(Vec::with_capacity(8));
+        assert_eq!(copy.take(3).capacity(), 3);
     }
 
     #[test]

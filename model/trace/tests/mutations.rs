@@ -70,7 +70,10 @@ fn mutate(numbers: &mut Numbers, text: &mut String) {
         0 => text.insert_str(a, PIECES[numbers.below(PIECES.len())]),
         1 => text.replace_range(span, ""),
         2 => text.replace_range(span, PIECES[numbers.below(PIECES.len())]),
-        3 => text.insert_str(a, &text[span].to_owned()),
+        3 => {
+            let piece = text[span].to_owned();
+            text.insert_str(a, &piece);
+        }
         _ => {
             let mut lines: Vec<&str> = text.lines().collect();
             if !lines.is_empty() {

@@ -102,150 +102,129 @@ fn wrong_arguments_are_refused_with_what_was_meant() {
     assert!(!folder.path("out").exists(), "nothing is made for a command that is refused");
 }
 
-/// A valid file with one piece replaced, and what is then said of it.
+/// Pieces of a valid file, what stands in their place, and what is then said.
+const SCENARIOS: &[((&str, &str), &str)] = &[
+    (
+        ("device_pages = 2", "device_page = 2"),
+        concat!(
+            "it.toml:9:1: error: `device_pages` is missing in [world]\n",
+            " 9 | [world]\n",
+            "   | ^^^^^^^\n",
+            "expected: an integer from 1 to 64\n",
+            "help: add `device_pages = 1` in [world]\n",
+            "\n",
+            "it.toml:10:1: error: unknown key `device_page` in [world]\n",
+            " 10 | device_page = 2\n",
+            "    | ^^^^^^^^^^^\n",
+            "expected: one of roles, device_pages, host_pages, decode_pages, metadata_slots, event_slots, write_policy, prefix_cache, page_tokens, chunk_pages, max_batch, grain, deadlines\n",
+            "help: did you mean `device_pages`?\n",
+        ),
+    ),
+    (
+        ("device_pages = 2", "device_pages = 0"),
+        concat!(
+            "it.toml:10:16: error: `world.device_pages` is out of bounds\n",
+            " 10 | device_pages = 0\n",
+            "    |                ^\n",
+            "expected: an integer from 1 to 64\n",
+            "found: 0\n",
+            "help: choose a value within the bounds\n",
+        ),
+    ),
+    (
+        ("prompt = [\"A\"]", "prompt = [\"A\", \"B\", \"C\"]"),
+        concat!(
+            "it.toml:12:1: error: request \"r1\" can never fit\n",
+            " 12 | [[request]]\n",
+            "    | ^^^^^^^^^^^\n",
+            "expected: at most 2 blocks of prompt and output, since world.device_pages = 2\n",
+            "found: 3 blocks\n",
+            "help: shorten the request, or raise `device_pages` to 3\n",
+        ),
+    ),
+    (
+        ("[[request]]", "[drop]\nrules = [\"load-waits-forwards\"]\n\n[[request]]"),
+        concat!(
+            "it.toml:13:10: error: there is no rule of this name\n",
+            " 13 | rules = [\"load-waits-forwards\"]\n",
+            "    |          ^^^^^^^^^^^^^^^^^^^^^\n",
+            "expected: a known name\n",
+            "found: \"load-waits-forwards\"\n",
+            "help: did you mean \"load-waits-forward\"?\n",
+        ),
+    ),
+    (
+        ("[[request]]", "[drop]\nrules = [\"load-waits-forward@relaod\"]\n\n[[request]]"),
+        concat!(
+            "it.toml:13:10: error: the rule `load-waits-forward` has no site of this name\n",
+            " 13 | rules = [\"load-waits-forward@relaod\"]\n",
+            "    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^\n",
+            "expected: one of reload\n",
+            "found: \"relaod\"\n",
+            "help: did you mean \"reload\"?\n",
+        ),
+    ),
+    (
+        ("[[request]]", "[check]\nproperties = [\"owner-onyl\"]\n\n[[request]]"),
+        concat!(
+            "it.toml:13:15: error: there is no property of this name\n",
+            " 13 | properties = [\"owner-onyl\"]\n",
+            "    |               ^^^^^^^^^^^^\n",
+            "expected: a known name\n",
+            "found: \"owner-onyl\"\n",
+            "help: did you mean \"owner-only\"?\n",
+        ),
+    ),
+    (
+        ("format = 1", "format = 2"),
+        concat!(
+            "it.toml:1:10: error: the file is written for a later kvweft\n",
+            " 1 | format = 2\n",
+            "   |          ^\n",
+            "expected: format 1\n",
+            "found: format 2\n",
+            "help: use a later kvweft for this file\n",
+        ),
+    ),
+    (
+        ("prompt = [\"A\"]", "prompt = \"A\""),
+        concat!(
+            "it.toml:14:10: error: `request.prompt` has the wrong type\n",
+            " 14 | prompt = \"A\"\n",
+            "    |          ^^^\n",
+            "expected: a list of 1 to 64 block names\n",
+            "found: the text \"A\"\n",
+            "help: write it as `prompt = [\"..\"]`\n",
+        ),
+    ),
+    (
+        ("\"dense\"\n", "\"denes\"\n"),
+        concat!(
+            "it.toml:6:8: error: there is no model file of this name\n",
+            " 6 | file = \"denes\"\n",
+            "   |        ^^^^^^^\n",
+            "expected: one of deepseek-v3.2, deepseek-v4-flash, dense, glm-5\n",
+            "found: \"denes\"\n",
+            "help: did you mean \"dense\"?\n",
+        ),
+    ),
+];
+
 #[test]
 fn wrong_scenario_files_are_refused_with_line_expectation_and_help() {
     let folder = Folder::new("wrong-scenarios");
-    let cases = [
-        (
-            ("device_pages = 2", "device_page = 2"),
-            concat!(
-                "it.toml:9:1: error: `device_pages` is missing in [world]\n",
-                " 9 | [world]\n",
-                "   | ^^^^^^^\n",
-                "expected: an integer from 1 to 64\n",
-                "help: add `device_pages = 1` in [world]\n",
-                "\n",
-                "it.toml:10:1: error: unknown key `device_page` in [world]\n",
-                " 10 | device_page = 2\n",
-                "    | ^^^^^^^^^^^\n",
-                "expected: one of roles, device_pages, host_pages, decode_pages, metadata_slots, event_slots, write_policy, prefix_cache, page_tokens, chunk_pages, max_batch, grain, deadlines\n",
-                "help: did you mean `device_pages`?\n",
-            ),
-        ),
-        (
-            ("device_pages = 2", "device_pages = 0"),
-            concat!(
-                "it.toml:10:16: error: `world.device_pages` is out of bounds\n",
-                " 10 | device_pages = 0\n",
-                "    |                ^\n",
-                "expected: an integer from 1 to 64\n",
-                "found: 0\n",
-                "help: choose a value within the bounds\n",
-            ),
-        ),
-        (
-            ("prompt = [\"A\"]", "prompt = [\"A\", \"B\", \"C\"]"),
-            concat!(
-                "it.toml:12:1: error: request \"r1\" can never fit\n",
-                " 12 | [[request]]\n",
-                "    | ^^^^^^^^^^^\n",
-                "expected: at most 2 blocks of prompt and output, since world.device_pages = 2\n",
-                "found: 3 blocks\n",
-                "help: shorten the request, or raise `device_pages` to 3\n",
-            ),
-        ),
-        (
-            ("[[request]]", "[drop]\nrules = [\"load-waits-forwards\"]\n\n[[request]]"),
-            concat!(
-                "it.toml:13:10: error: there is no rule of this name\n",
-                " 13 | rules = [\"load-waits-forwards\"]\n",
-                "    |          ^^^^^^^^^^^^^^^^^^^^^\n",
-                "expected: a known name\n",
-                "found: \"load-waits-forwards\"\n",
-                "help: did you mean \"load-waits-forward\"?\n",
-            ),
-        ),
-        (
-            ("[[request]]", "[drop]\nrules = [\"load-waits-forward@relaod\"]\n\n[[request]]"),
-            concat!(
-                "it.toml:13:10: error: the rule `load-waits-forward` has no site of this name\n",
-                " 13 | rules = [\"load-waits-forward@relaod\"]\n",
-                "    |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^\n",
-                "expected: one of reload\n",
-                "found: \"relaod\"\n",
-                "help: did you mean \"reload\"?\n",
-            ),
-        ),
-        (
-            ("[[request]]", "[drop]\nrules = [\"ranks-agree-on-acks\"]\n\n[[request]]"),
-            concat!(
-                "\n",
-                "thread 'main' (7627) panicked at model/check/src/build.rs:44:47:\n",
-                "the scenario's rules were looked up when it was read: (\"ranks-agree-on-acks\", NotModelled(RuleInfo { rule: RanksAgreeOnAcks, name: \"ranks-agree-on-acks\", sites: [], obligation: \"acknowledgements are applied in the number and order all ranks have reached\", seen_in: \"sglang #28429\" }))\n",
-                "stack backtrace:\n",
-                "   0: __rustc::rust_begin_unwind\n",
-                "             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/std/src/panicking.rs:689:5\n",
-                "   1: core::panicking::panic_fmt\n",
-                "             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/panicking.rs:80:14\n",
-                "   2: core::result::unwrap_failed\n",
-                "             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/result.rs:1867:5\n",
-                "   3: expect<kvweft_core::rules::RuleSet, (alloc::string::String, kvweft_core::rules::UnknownRule)>\n",
-                "             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/result.rs:1185:23\n",
-                "   4: scenario_drops\n",
-                "             at /work/main/model/check/src/build.rs:44:47\n",
-                "   5: check\n",
-                "             at /work/main/model/check/src/verdict.rs:70:75\n",
-                "   6: run\n",
-                "             at /work/main/engine/cli/src/commands/check.rs:37:22\n",
-                "   7: run\n",
-                "             at /work/main/engine/cli/src/main.rs:44:34\n",
-                "   8: main\n",
-                "             at /work/main/engine/cli/src/main.rs:24:11\n",
-                "   9: call_once<fn() -> std::process::ExitCode, ()>\n",
-                "             at /rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/ops/function.rs:250:5\n",
-                "note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.\n",
-            ),
-        ),
-        (
-            ("[[request]]", "[check]\nproperties = [\"owner-onyl\"]\n\n[[request]]"),
-            concat!(
-                "it.toml:13:15: error: there is no property of this name\n",
-                " 13 | properties = [\"owner-onyl\"]\n",
-                "    |               ^^^^^^^^^^^^\n",
-                "expected: a known name\n",
-                "found: \"owner-onyl\"\n",
-                "help: did you mean \"owner-only\"?\n",
-            ),
-        ),
-        (
-            ("format = 1", "format = 2"),
-            concat!(
-                "it.toml:1:10: error: the file is written for a later kvweft\n",
-                " 1 | format = 2\n",
-                "   |          ^\n",
-                "expected: format 1\n",
-                "found: format 2\n",
-                "help: use a later kvweft for this file\n",
-            ),
-        ),
-        (
-            ("prompt = [\"A\"]", "prompt = \"A\""),
-            concat!(
-                "it.toml:14:10: error: `request.prompt` has the wrong type\n",
-                " 14 | prompt = \"A\"\n",
-                "    |          ^^^\n",
-                "expected: a list of 1 to 64 block names\n",
-                "found: the text \"A\"\n",
-                "help: write it as `prompt = [\"..\"]`\n",
-            ),
-        ),
-        (
-            ("\"dense\"\n", "\"denes\"\n"),
-            concat!(
-                "it.toml:6:8: error: there is no model file of this name\n",
-                " 6 | file = \"denes\"\n",
-                "   |        ^^^^^^^\n",
-                "expected: one of deepseek-v3.2, deepseek-v4-flash, dense, glm-5\n",
-                "found: \"denes\"\n",
-                "help: did you mean \"dense\"?\n",
-            ),
-        ),
-    ];
-    for ((from, to), expected) in cases {
+    for ((from, to), expected) in SCENARIOS {
         folder.write("it.toml", SMALL.replacen(from, to, 1));
         folder.run(&["check", "it.toml"]).is_refused(expected);
         folder.run(&["step", "it.toml"]).is_refused(expected);
+    }
+    let unmodelled = "[drop]\nrules = [\"ranks-agree-on-acks\"]\n\n[[request]]";
+    folder.write("it.toml", SMALL.replacen("[[request]]", unmodelled, 1));
+    for command in ["check", "step"] {
+        folder.run(&[command, "it.toml"]).is_refused(
+            "error: the scenario `it` drops `ranks-agree-on-acks`: `ranks-agree-on-acks` is not modelled yet: no world \
+             can show it\nhelp: `kvweft list rules` shows which rules have sites\n",
+        );
     }
 }
 
