@@ -27,3 +27,7 @@ pub const WRITE_BACK_FREES_ABOVE_CHILDREN: bool = true;
 /// A reload fails while another one, of blocks below, goes on: those blocks are then on the device and their head is not.
 /// The next prompt that matches them gets a page table with pages missing from its head.
 pub const FAILED_RELOAD_LEAVES_A_GAP: bool = true;
+
+/// The canonical encoding leaves out how many tokens a request has and how urgent it is. That is enough where every
+/// submission of an id is the same, as in a scenario; it is not where a client asks for something else under an old id.
+pub const ENCODING_LEAVES_OUT_THE_SUBMISSION: bool = true;

@@ -30,8 +30,6 @@ pub(crate) enum Failure {
     NoTag(String),
     #[error("error: --drop `{text}`: {why}")]
     Rule { text: String, why: String },
-    #[error("error: the scenario `{scenario}` drops `{text}`: {why}")]
-    Drops { scenario: String, text: String, why: String },
     #[error("error: --only: {0}")]
     Property(String),
     #[error("error: {}: {why}", path.display())]

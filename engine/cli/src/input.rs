@@ -27,7 +27,6 @@ pub(crate) fn scenarios(names: &[String], tag: Option<&str>) -> Result<Vec<Scena
             found.push(one_scenario(name)?);
         }
     }
-    found.iter().try_for_each(droppable)?;
     if let Some(tag) = tag {
         found.retain(|scenario| scenario.tags.iter().any(|known| known == tag));
         if found.is_empty() {
@@ -39,24 +38,6 @@ pub(crate) fn scenarios(names: &[String], tag: Option<&str>) -> Result<Vec<Scena
 
 /// One scenario, built in or from a file.
 pub(crate) fn one_scenario(name: &str) -> Result<Scenario, Failure> {
-    let scenario = built_in_or_file(name)?;
-    droppable(&scenario)?;
-    Ok(scenario)
-}
-
-/// Scenario files may name every rule; those that no world can show yet cannot be dropped.
-fn droppable(scenario: &Scenario) -> Result<(), Failure> {
-    let texts: Vec<String> = scenario.drop.iter().map(ToString::to_string).collect();
-    match dropped(texts.iter().map(String::as_str)) {
-        Ok(_) => Ok(()),
-        Err((text, why)) => {
-            let why = failure::why_no_rule(&text, &why);
-            Err(Failure::Drops { scenario: scenario.name.clone(), text, why })
-        }
-    }
-}
-
-fn built_in_or_file(name: &str) -> Result<Scenario, Failure> {
     if let Some(loaded) = with_names(|known| scenario::load_embedded_one(name, known)) {
         return Ok(loaded?);
     }
@@ -130,7 +111,6 @@ pub(crate) fn trace(path: &Path, scenario: Option<&PathBuf>) -> Result<Traced, F
             }
         },
     };
-    droppable(&scenario)?;
     if !file.digest.is_empty() && scenario.digest() != file.digest {
         output::note(&format!(
             "warning: {} was recorded on another version of `{}` (digest {}, now {})",

@@ -42,7 +42,7 @@ impl<P: Protocol> World<P> {
         let mut run = self.engines[0].nic.remove(at);
         let pieces = pieces(machine, &run);
         let piece = &pieces[usize::from(run.done) / 2];
-        if run.done % 2 == 0 {
+        if run.done.is_multiple_of(2) {
             for &(part, layer, ref pairs) in piece {
                 let pairs = run.op.pairs[pairs.clone()].to_vec();
                 self.begin_move(machine, (0, 1), &pairs, part, layer, &mut run.seen, found);

@@ -122,21 +122,13 @@ impl<P: Protocol> World<P> {
             (Op::Copy(run), Micro::CopyBegin { layer, part, pair }) => {
                 let moved = run.op.parts[usize::from(part)];
                 let pairs = range(pair, run.op.pairs.len());
-                self.begin_move(
-                    machine,
-                    (engine, engine),
-                    &run.op.pairs[pairs].to_vec(),
-                    moved,
-                    layer,
-                    &mut run.seen,
-                    found,
-                );
+                self.begin_move(machine, (engine, engine), &run.op.pairs[pairs], moved, layer, &mut run.seen, found);
             }
             (Op::Copy(run), Micro::CopyEnd { layer, part, pair }) => {
                 let moved = run.op.parts[usize::from(part)];
                 let pairs = range(pair, run.op.pairs.len());
                 let seen = std::mem::take(&mut run.seen);
-                self.end_move(machine, (engine, engine), &run.op.pairs[pairs].to_vec(), moved, layer, &seen, found);
+                self.end_move(machine, (engine, engine), &run.op.pairs[pairs], moved, layer, &seen, found);
             }
             (Op::Copy(CopyRun { op, .. }) | Op::Record(RecordRun { op, .. }), Micro::Record { layer: Some(layer) }) => {
                 let op = op.clone();

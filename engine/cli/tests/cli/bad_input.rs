@@ -221,10 +221,13 @@ fn wrong_scenario_files_are_refused_with_line_expectation_and_help() {
     let unmodelled = "[drop]\nrules = [\"ranks-agree-on-acks\"]\n\n[[request]]";
     folder.write("it.toml", SMALL.replacen("[[request]]", unmodelled, 1));
     for command in ["check", "step"] {
-        folder.run(&[command, "it.toml"]).is_refused(
-            "error: the scenario `it` drops `ranks-agree-on-acks`: `ranks-agree-on-acks` is not modelled yet: no world \
-             can show it\nhelp: `kvweft list rules` shows which rules have sites\n",
-        );
+        folder.run(&[command, "it.toml"]).is_refused(concat!(
+            "it.toml:13:10: error: `ranks-agree-on-acks` is not modelled yet: no world can show it\n",
+            " 13 | rules = [\"ranks-agree-on-acks\"]\n",
+            "    |          ^^^^^^^^^^^^^^^^^^^^^\n",
+            "expected: a rule that has sites\n",
+            "help: `kvweft list rules` shows which rules have sites\n",
+        ));
     }
 }
 

@@ -175,6 +175,13 @@ pub(super) fn drop(reader: &mut Reader<'_>, table: &Table<'_>, names: &Names<'_>
             reader.unknown_name(text.span.clone(), "there is no rule of this name", rule, rules);
             continue;
         };
+        if known.sites.is_empty() {
+            let what = format!("`{rule}` is not modelled yet: no world can show it");
+            let error = reader.error(text.span, Code::UnknownName, what);
+            error.expected = "a rule that has sites".to_owned();
+            error.help = "`kvweft list rules` shows which rules have sites".to_owned();
+            continue;
+        }
         if let Some(site) = site.filter(|site| !known.sites.contains(site)) {
             let what = format!("the rule `{rule}` has no site of this name");
             reader.unknown_name(text.span.clone(), what, site, known.sites.iter().copied());

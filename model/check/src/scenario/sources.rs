@@ -1,6 +1,7 @@
 //! Where model files and request logs come from.
 
 use std::borrow::Cow;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::error::{Code, Error, Errors, SourceFile};
@@ -109,7 +110,15 @@ pub(super) fn read(path: &Path, bytes_max: u64) -> Result<Text, Errors> {
             Error::whole(&name, Code::TooLarge, "the file is too large").expected(format!("at most {bytes_max} bytes"));
         return Err(error.found(format!("{} bytes", about.len())).help("check the path").into());
     }
-    let bytes = std::fs::read(path).map_err(|error| Errors::from(unreadable(error)))?;
+    // Not every file knows its length in advance: read no more than allowed.
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| Errors::from(unreadable(error)))?;
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| Errors::from(unreadable(error)))?;
+    if bytes.len() as u64 > bytes_max {
+        let error =
+            Error::whole(&name, Code::TooLarge, "the file is too large").expected(format!("at most {bytes_max} bytes"));
+        return Err(error.found("more").help("check the path").into());
+    }
     Ok(Text { text: Cow::Owned(utf8(&name, bytes)?), name })
 }
 
