@@ -2,7 +2,7 @@
 
 /// A request that has ended is aborted again while a copy that it started still touches its former pages: they are freed
 /// under the copy. `abort r, abort r` with an offload of `r` under way shows it.
-pub const ABORT_AGAIN_FREES_UNDER_A_COPY: bool = true;
+pub const ABORT_AGAIN_FREES_UNDER_A_COPY: bool = false;
 
 /// A reload fails in a prefill engine: its device pages are freed although a send of the same request, posted behind the
 /// reload, still reads them.
@@ -18,11 +18,11 @@ pub const REFUSAL_NAMES_NO_PART: bool = true;
 
 /// A prefill engine forgets that it has told a peer "failed" or "drained" about a room it had not heard of. Where the
 /// request arrives after that, and then a second `Reserved` of the peer, it writes into pages that the peer has freed.
-pub const LATE_ROOM_IS_SERVED: bool = true;
+pub const LATE_ROOM_IS_SERVED: bool = false;
 
 /// A write-back ends after a request has put new blocks below the node that was written back: its device pages are freed
 /// under the children's. The next prompt that matches a child gets a page table with pages missing from its head.
-pub const WRITE_BACK_FREES_ABOVE_CHILDREN: bool = true;
+pub const WRITE_BACK_FREES_ABOVE_CHILDREN: bool = false;
 
 /// A reload fails while another one, of blocks below, goes on: those blocks are then on the device and their head is not.
 /// The next prompt that matches them gets a page table with pages missing from its head.
@@ -30,4 +30,4 @@ pub const FAILED_RELOAD_LEAVES_A_GAP: bool = true;
 
 /// The canonical encoding leaves out how many tokens a request has and how urgent it is. That is enough where every
 /// submission of an id is the same, as in a scenario; it is not where a client asks for something else under an old id.
-pub const ENCODING_LEAVES_OUT_THE_SUBMISSION: bool = true;
+pub const ENCODING_LEAVES_OUT_THE_SUBMISSION: bool = false;

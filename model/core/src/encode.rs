@@ -65,7 +65,7 @@ impl Renamer {
             table.push(raw);
             table.len() - 1
         });
-        position.min(254) as u8
+        u8::try_from(position).ok().filter(|&number| number < 255).expect("a world of at most 254 things of a kind")
     }
 
     /// The number of a page in one life of its slot; two bytes, page and generation.
@@ -135,6 +135,13 @@ impl Walk<'_> {
         self.out.push(value.try_into().unwrap_or(u8::MAX));
     }
 
+    /// A content. Worlds number theirs from 0; what does not fit is folded, for managers outside of worlds.
+    fn block(&mut self, block: crate::ids::BlockHash) {
+        let folded = (block.0 ^ block.0 >> 64) as u64;
+        let short = if block.0 < 1 << 16 { block.0 as u16 } else { (folded ^ folded >> 48 ^ folded >> 16) as u16 };
+        self.out.extend_from_slice(&short.to_le_bytes());
+    }
+
     fn node_number(&mut self, node: NodeId) {
         if node == NIL {
             self.out.push(u8::MAX);
@@ -171,9 +178,12 @@ impl Walk<'_> {
         self.room(request.room);
         if request.state != crate::machine::request::RequestState::Ended {
             self.byte(request.blocks.len());
-            self.byte(request.pages_needed);
+            for number in [request.pages_needed, request.prompt_tokens, request.output_tokens] {
+                self.byte(number);
+            }
+            self.out.push(request.priority);
             for block in &request.blocks {
-                self.byte(block.0);
+                self.block(*block);
             }
             self.byte(request.computed);
             self.byte(request.launched);
@@ -260,7 +270,7 @@ impl Walk<'_> {
         self.out.push(u8::from(node.linked) | u8::from(node.doomed) << 1 | u8::from(node.live) << 2);
         self.byte(node.blocks.len());
         for block in &node.blocks {
-            self.byte(block.0);
+            self.block(*block);
         }
         for (t, pages) in node.pages.iter().enumerate() {
             self.out.push(node.residence[t] as u8);

@@ -336,7 +336,9 @@ impl Manager {
     fn give_up_device(&mut self, nodes: &[NodeId]) {
         for &node in nodes {
             let entry = self.tree.node(node);
-            if entry.live && entry.is(Tier::DEVICE, Residence::Resident) && !entry.held_in(Tier::DEVICE) {
+            // Blocks that were put below in the meantime need their head where they are.
+            let wanted = entry.held_in(Tier::DEVICE) || entry.child_in[0] > 0;
+            if entry.live && entry.is(Tier::DEVICE, Residence::Resident) && !wanted {
                 self.free_node_pages(node, Tier::DEVICE);
                 self.settle_node(node);
             }

@@ -377,6 +377,11 @@ impl Manager {
         let lower = |&other: &u32| self.requests[other as usize].priority < submit.priority;
         let place = if submit.priority == 0 { None } else { self.order.iter().position(lower) };
         self.order.insert(place.unwrap_or(self.order.len()), index);
+        if submit.room.is_some_and(|room| self.concluded_as(room).is_some()) {
+            // The peer asked before the request came, was told that nothing will be sent, and has let go of its pages.
+            self.answer(index, Ending::Failed(crate::effect::Failure::Peer));
+            self.end(index);
+        }
         self.woken = true;
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::Manager;
 use crate::effect::{Body, Effect, Fence, LayerWait, Move, MoveKind, MovedPart, Pair, StepItem};
 use crate::geometry::{Component, Layout};
 use crate::ids::{BlockHash, BlockRef, Life, PageId, Tier};
-use crate::machine::slot::SlotEvent;
+use crate::machine::slot::{SlotEvent, SlotState};
 use crate::rules::{Rule, RuleSet, Site};
 use crate::shelf::Shelf;
 use crate::tree::{Lease, NIL, NodeId, Residence};
@@ -165,10 +165,11 @@ impl Manager {
         let mut freed = self.spare.refs.take(released.len());
         for &block in &released {
             let pool = &mut self.pools[block.tier.0 as usize];
-            let gone =
-                pool.block(block.page) != block || pool.slot(block.page).state == crate::machine::slot::SlotState::Free;
-            if kept && gone {
-                pool.cells |= 1 << (SlotEvent::Release as u32);
+            if kept {
+                // Given back before, and free by now, with a new owner, or draining under a copy that still touches it.
+                if pool.slot(block.page).state == SlotState::Free {
+                    pool.cells |= 1 << (SlotEvent::Release as u32);
+                }
                 self.touched.held = self.touched.held.with(at);
                 continue;
             }

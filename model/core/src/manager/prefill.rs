@@ -37,8 +37,8 @@ impl Manager {
         layouts: &[(Component, Layout)],
     ) {
         let Some(&index) = self.by_room.get(&message.room.0) else {
-            let known = self.concluded.iter().find(|(room, _)| *room == message.room);
-            let status = known.map_or(Status::Failed, |&(_, status)| status);
+            let status = self.concluded_as(message.room).unwrap_or(Status::Failed);
+            self.conclude(message.room, status);
             self.tell(message.room, message.request, Body::Status(status));
             return;
         };
@@ -72,6 +72,7 @@ impl Manager {
 
     fn peer_abort(&mut self, message: &Message) {
         let Some(&index) = self.by_room.get(&message.room.0) else {
+            self.conclude(message.room, Status::Failed);
             self.tell(message.room, message.request, Body::Drained);
             return;
         };
@@ -352,7 +353,16 @@ impl Manager {
         self.end(index);
     }
 
+    /// How a room has ended, as far as that is remembered.
+    pub(super) fn concluded_as(&self, room: Room) -> Option<Status> {
+        self.concluded.iter().find(|(known, _)| *known == room).map(|&(_, status)| status)
+    }
+
+    /// Remembers how a room has ended: what a peer was told stays true.
     fn conclude(&mut self, room: Room, status: Status) {
+        if self.concluded_as(room).is_some() {
+            return;
+        }
         while self.concluded.len() >= self.config.concluded_kept.max(1) as usize {
             self.concluded.pop_front();
         }
