@@ -1,7 +1,7 @@
 //! The driver: carries out operations, lets everything go on, and winds down.
 
 use kvweft_core::machine::request::RequestState;
-use kvweft_core::{BlockHash, Direction, Input, RequestId, Room, WritePolicy};
+use kvweft_core::{BlockHash, Direction, Input, RequestId, Room};
 
 use crate::known;
 use crate::operation::{Case, Operation, REQUESTS};
@@ -72,11 +72,7 @@ impl Rig {
             }
             Operation::Abort { engine: e, request } => {
                 let (e, request) = (engine(e), RequestId(u32::from(*request)));
-                let again = self.engines[e].manager.state_of(request) == Some(RequestState::Ended);
-                let draining = !self.engines[e].device.owed.is_empty();
-                if !(known::ABORT_AGAIN_FREES_UNDER_A_COPY && again && draining) {
-                    self.input(e, Input::Abort { request })?;
-                }
+                self.input(e, Input::Abort { request })?;
             }
             Operation::Preempt { request } => {
                 self.input(0, Input::Preempt { request: RequestId(u32::from(*request)) })?;
@@ -170,7 +166,7 @@ impl Rig {
         if !self.submit(1, request, &script)? {
             return Ok(());
         }
-        if late && !known::LATE_ROOM_IS_SERVED {
+        if late {
             self.late.push((request, script));
         } else {
             self.submit(0, request, &script)?;
@@ -229,11 +225,6 @@ impl Rig {
         let device = &self.engines[0].device;
         actions.extend((0..device.nic.len()).filter(|&at| device.can_send(at)).map(Action::Send));
         actions.extend((0..2).filter(|&link| !self.links[link].is_empty()).map(Action::Deliver));
-        let writes_back = |action: &Action| matches!(action, Action::Stream(_, 2) | Action::Report(_, 2));
-        let around = known::WRITE_BACK_FREES_ABOVE_CHILDREN && self.setup.write_policy == WritePolicy::Back;
-        if around && actions.iter().any(writes_back) {
-            actions.retain(writes_back);
-        }
         actions
     }
 

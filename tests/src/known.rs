@@ -1,9 +1,5 @@
 //! What the tests step around, because the manager does not do it yet. Set one to `false` with its fix, or remove it.
 
-/// A request that has ended is aborted again while a copy that it started still touches its former pages: they are freed
-/// under the copy. `abort r, abort r` with an offload of `r` under way shows it.
-pub const ABORT_AGAIN_FREES_UNDER_A_COPY: bool = false;
-
 /// A reload fails in a prefill engine: its device pages are freed although a send of the same request, posted behind the
 /// reload, still reads them.
 pub const FAILED_RELOAD_FREES_UNDER_A_SEND: bool = true;
@@ -15,14 +11,6 @@ pub const FAILED_RELOAD_IS_NOTICED_LATE: bool = true;
 /// A refusal names a transfer and not the part that was refused, and the manager takes every part of it for settled. So
 /// the device must refuse a send as a whole: no part of it has begun, and parts posted later do not run either.
 pub const REFUSAL_NAMES_NO_PART: bool = true;
-
-/// A prefill engine forgets that it has told a peer "failed" or "drained" about a room it had not heard of. Where the
-/// request arrives after that, and then a second `Reserved` of the peer, it writes into pages that the peer has freed.
-pub const LATE_ROOM_IS_SERVED: bool = false;
-
-/// A write-back ends after a request has put new blocks below the node that was written back: its device pages are freed
-/// under the children's. The next prompt that matches a child gets a page table with pages missing from its head.
-pub const WRITE_BACK_FREES_ABOVE_CHILDREN: bool = false;
 
 /// A reload fails while another one, of blocks below, goes on: those blocks are then on the device and their head is not.
 /// The next prompt that matches them gets a page table with pages missing from its head.
