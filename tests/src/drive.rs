@@ -1,9 +1,8 @@
 //! The driver: carries out operations, lets everything go on, and winds down.
 
 use kvweft_core::machine::request::RequestState;
-use kvweft_core::{BlockHash, Direction, Input, RequestId, Room};
+use kvweft_core::{BlockHash, Input, RequestId, Room};
 
-use crate::known;
 use crate::operation::{Case, Operation, REQUESTS};
 use crate::rig::{Rig, Script};
 use crate::shadow::Checked;
@@ -95,10 +94,8 @@ impl Rig {
             Operation::Fail { engine: e, at } => self.fail(engine(e), *at)?,
             Operation::Refuse { engine: e, at } => {
                 let e = engine(e);
-                let around = self.steps_around_failed_reloads(e);
                 let device = &mut self.engines[e].device;
-                let mut refusable = device.refusable();
-                refusable.retain(|id| !around || device.owed.get(id) != Some(&Direction::Reload));
+                let refusable = device.refusable();
                 if let Some(at) = pick(*at, refusable.len()) {
                     device.refuse(refusable[at]);
                 }
@@ -194,19 +191,13 @@ impl Rig {
 
     fn fail(&mut self, e: usize, at: u8) -> Checked {
         let device = &self.engines[e].device;
-        let first = if self.steps_around_failed_reloads(e) { 2 } else { 1 };
-        let copies: Vec<usize> = (first..3).filter(|&stream| device.can_go(stream)).collect();
+        let copies: Vec<usize> = (1..3).filter(|&stream| device.can_go(stream)).collect();
         let sends: Vec<usize> = (0..device.nic.len()).filter(|&at| device.can_send(at)).collect();
         match pick(at, copies.len() + sends.len()) {
             None => Ok(()),
             Some(at) if at < copies.len() => self.fail_copy(e, copies[at]),
             Some(at) => self.fail_send(sends[at - copies.len()]),
         }
-    }
-
-    fn steps_around_failed_reloads(&self, e: usize) -> bool {
-        let reloads = self.engines[e].device.owed.values().filter(|way| **way == Direction::Reload).count();
-        known::FAILED_RELOAD_FREES_UNDER_A_SEND && self.setup.split || known::FAILED_RELOAD_LEAVES_A_GAP && reloads > 1
     }
 
     fn fire(&mut self, e: usize, at: usize) -> Checked {

@@ -9,7 +9,6 @@ use kvweft_core::{
 
 use crate::device::{Queued, Report};
 use crate::drive::Until;
-use crate::known;
 use crate::names::Names;
 use crate::operation::{Case, Operation, REQUESTS};
 use crate::rig::{Rig, Taken, encoding};
@@ -136,14 +135,6 @@ impl Moment {
         let mut numbers = Renamer::default();
         let mut code = Vec::new();
         engine.manager.encode(&mut numbers, &mut code);
-        if known::ENCODING_LEAVES_OUT_THE_SUBMISSION {
-            for request in (0..u32::from(REQUESTS)).map(RequestId) {
-                let life = engine.manager.live_life(request);
-                let script = life.and_then(|life| engine.scripts.get(&(request, life)));
-                let asked = script.map(|script| (script.prompt_tokens, script.output, script.priority));
-                code.extend(format!("{asked:?}").into_bytes());
-            }
-        }
         let mut names = Names::default();
         let mut pages: Vec<_> =
             engine.shadow.pages.iter().map(|(&(tier, page), known)| (tier, PageId(page), known.generation)).collect();

@@ -79,14 +79,13 @@ help: did you mean "ragged-prefill"?
     );
     says(
         r#""free-once""#,
-        r#""free-once@abort""#,
+        r#""all-parts-settle""#,
         r#"
-case.toml:36:51: error: the rule `free-once` has no site of this name
- 36 | rules = ["index-read-waits-layer@ragged-prefill", "free-once@abort"]
-    |                                                   ^^^^^^^^^^^^^^^^^
-expected: nothing: there is none
-found: "abort"
-help: take one of the valid names; docs/scenarios.md says where they come from
+case.toml:36:51: error: `all-parts-settle` is not modelled yet: no world can show it
+ 36 | rules = ["index-read-waits-layer@ragged-prefill", "all-parts-settle"]
+    |                                                   ^^^^^^^^^^^^^^^^^^
+expected: a rule that has sites
+help: `kvweft list rules` shows which rules have sites
 "#,
     );
     says(

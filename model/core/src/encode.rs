@@ -267,7 +267,9 @@ impl Walk<'_> {
     fn node(&mut self, id: NodeId) {
         let node = self.manager.tree.node(id);
         self.node_number(node.parent);
-        self.out.push(u8::from(node.linked) | u8::from(node.doomed) << 1 | u8::from(node.live) << 2);
+        self.out.push(
+            u8::from(node.linked) | u8::from(node.doomed) << 1 | u8::from(node.live) << 2 | u8::from(node.broken) << 3,
+        );
         self.byte(node.blocks.len());
         for block in &node.blocks {
             self.block(*block);

@@ -31,7 +31,7 @@ pub enum Input<'a> {
         /// Which one.
         transfer: TransferId,
     },
-    /// The device refused a copy or send; nothing of it will run.
+    /// The device refused a copy, or a send as a whole: no part of it has begun, and parts posted later do not run either.
     SubmitFailed {
         /// Which one.
         transfer: TransferId,
@@ -43,7 +43,8 @@ pub enum Input<'a> {
         /// The layer.
         layer: u8,
     },
-    /// A part of a copy or send has stopped touching memory.
+    /// A part of a copy or send has stopped touching memory. A reload that failed is reported before the end of any step
+    /// that waited for it.
     Completed {
         /// Which one.
         transfer: TransferId,

@@ -63,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) live: bool,
     /// Its owner is gone: free its pages as soon as no lease is left.
     pub(crate) doomed: bool,
+    /// Its reload has failed, and somebody still holds its device pages: they go with the last lease.
+    pub(crate) broken: bool,
     pub(crate) residence: [Residence; 2],
     /// By tier: where the tree counts and lists it, as bits.
     standing: [u8; 2],
@@ -102,13 +104,13 @@ impl Node {
 
     /// Whether a request may use its content, after a reload if need be.
     pub(crate) fn usable(&self) -> bool {
-        self.has(Tier::DEVICE) || self.is(Tier::HOST, Residence::Resident)
+        !self.broken && (self.has(Tier::DEVICE) || self.is(Tier::HOST, Residence::Resident))
     }
 
     /// Whether nobody holds it and there is nothing to keep it for.
     pub(crate) fn is_loose(&self) -> bool {
         let needless = if self.linked {
-            !self.has(Tier::DEVICE) && !self.has(Tier::HOST) && self.children == 0
+            self.broken || !self.has(Tier::DEVICE) && !self.has(Tier::HOST) && self.children == 0
         } else {
             self.doomed
         };

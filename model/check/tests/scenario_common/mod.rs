@@ -9,7 +9,8 @@ pub const NAMES: Names<'static> = Names {
         RuleName { name: "index-read-waits-layer", sites: &["ragged-prefill", "paged-decode"] },
         RuleName { name: "kv-read-waits-layer", sites: &["ragged-prefill", "paged-decode"] },
         RuleName { name: "pin-until-stored", sites: &["finish", "abort"] },
-        RuleName { name: "free-once", sites: &[] },
+        RuleName { name: "free-once", sites: &["abort"] },
+        RuleName { name: "all-parts-settle", sites: &[] },
     ],
     properties: &["accounts-balance", "every-request-ends", "no-read-under-write", "reads-see-own-content"],
 };

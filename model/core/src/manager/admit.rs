@@ -229,7 +229,7 @@ impl Manager {
         found.node = matched.node;
         found.blocks = matched.blocks;
         let missing = self.tree.upwards(matched.node).map(|at| self.tree.node(at));
-        let missing = missing.take_while(|node| !node.has(Tier::DEVICE));
+        let missing = missing.filter(|node| !node.has(Tier::DEVICE));
         found.to_load = missing.map(|node| node.blocks.len() as u32).sum();
         self.requests[index as usize].found = Some((self.tree.shape, found));
         found
@@ -290,7 +290,7 @@ impl Manager {
     /// The nodes from the first that must be loaded down to `node`.
     pub(super) fn missing_path(&mut self, node: NodeId) -> Vec<NodeId> {
         let tree = &self.tree;
-        let missing = tree.upwards(node).take_while(|&at| !tree.node(at).has(Tier::DEVICE));
+        let missing = tree.upwards(node).filter(|&at| !tree.node(at).has(Tier::DEVICE));
         let mut path = self.spare.nodes.take(missing.clone().count());
         path.extend(missing);
         path.reverse();

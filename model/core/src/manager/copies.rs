@@ -303,7 +303,13 @@ impl Manager {
             }
             self.tree.node_mut(node).load = NIL;
             if outcome == Outcome::Failed {
-                self.free_node_pages(node, Tier::DEVICE);
+                // A send of a stopped request may still read them: then they go with its lease.
+                self.tree.shape += 1;
+                if self.tree.node(node).leased(Lease::Request) {
+                    self.tree.node_mut(node).broken = true;
+                } else {
+                    self.free_node_pages(node, Tier::DEVICE);
+                }
             } else if self.tree.node(node).is(Tier::DEVICE, Residence::Filling) {
                 self.complete_node(node, Tier::DEVICE);
             }

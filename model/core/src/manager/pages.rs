@@ -234,6 +234,12 @@ impl Manager {
         if !entry.live || !entry.is_loose() {
             return;
         }
+        if entry.broken {
+            self.tree.node_mut(node).broken = false;
+            self.free_node_pages(node, Tier::DEVICE);
+            self.settle_node(node);
+            return;
+        }
         if entry.linked {
             let parent = entry.parent;
             self.tree.unlink(node);
