@@ -60,7 +60,7 @@ fn an_unknown_rule_site_or_property_suggests_the_nearest() {
 case.toml:36:51: error: there is no rule of this name
  36 | rules = ["index-read-waits-layer@ragged-prefill", "free-twice"]
     |                                                   ^^^^^^^^^^^^
-expected: one of index-read-waits-layer, kv-read-waits-layer, pin-until-stored, free-once
+expected: one of index-read-waits-layer, kv-read-waits-layer, pin-until-stored, free-once, all-parts-settle
 found: "free-twice"
 help: did you mean "free-once"?
 "#,
