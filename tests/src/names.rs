@@ -22,7 +22,7 @@ enum Kind {
 
 /// Numbers names by where they are first met. Two runs do the same exactly if their renamed effects are equal.
 ///
-/// Pages of the peer have a table of their own: enter [`Names::of_peer`] for them.
+/// Pages of the peer have a table of their own, which [`Names::renamed`] is given beside this one.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     known: BTreeMap<(Kind, u64), u32>,
