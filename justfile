@@ -38,9 +38,11 @@ bench:
     time target/release/kvweft check --threads 1 >/dev/null
     time target/release/kvweft check >/dev/null
 
-# Runs the property tests with many more random cases than `just test` does (long).
+# Runs the property tests and the fuzzed parsers with many more cases than `just test` does (long).
 fuzz cases="100000":
     PROPTEST_CASES={{cases}} cargo test --release -p kvweft-tests
+    KVWEFT_FUZZ_CASES={{cases}} cargo test --release -p kvweft-check --test scenario_fuzz
+    KVWEFT_FUZZ_CASES={{cases}} cargo test --release -p kvweft-trace --test mutations
 
 # Everything that a change must pass, in the order of the checks' cost.
 ci:

@@ -87,10 +87,12 @@ fn mutated_files_are_parsed_or_refused_and_never_panic() {
     let rows = "{\"timestamp\":0,\"input_length\":600,\"output_length\":1,\"hash_ids\":[0,1]}\n".repeat(2);
     let from = "format = 1\ntitle = 't'\nsource = 's'\nmodel = { file = 'dense', layers = [1] }\nworld.device_pages = 9\n\
                 requests.from = { file = 'agentic-sessions-head.jsonl', format = 'sessions', turns = 3, max_blocks = 2 }\n";
+    // A long run asks for more cases; the first ones are always the same.
+    let cases = std::env::var("KVWEFT_FUZZ_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1500);
     let mut steps = Steps(1);
     for seed in [GOOD, model, log, &rows, from] {
         fuzz_one(seed.as_bytes());
-        for _ in 0..1500 {
+        for _ in 0..cases {
             let mut bytes = seed.as_bytes().to_vec();
             for _ in 0..=steps.below(4) {
                 mutate(&mut bytes, &mut steps);
