@@ -86,6 +86,7 @@ pub fn build_with(
             scenario::Grain::Finest => Grain::Finest,
             scenario::Grain::Atomic => Grain::Atomic,
         },
+        driven: false,
     };
     WorldSystem { machine, managers: configs.into_iter().map(Manager::new).collect() }
 }

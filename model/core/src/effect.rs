@@ -9,6 +9,8 @@ use crate::rules::RuleSite;
 
 /// One effect. A device that honours the contract in it needs to know nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Effect {
     /// Move pages between tiers.
     Copy(CopyOp),
@@ -36,6 +38,8 @@ pub enum Effect {
 
 /// A queue of the device whose operations run in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Stream {
     /// The model's forward pass.
     Forward,
@@ -47,6 +51,8 @@ pub enum Stream {
 
 /// Something an operation must not overtake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum FenceOn {
     /// The end of a forward step.
     Step(StepId),
@@ -56,6 +62,7 @@ pub enum FenceOn {
 
 /// An edge of the ordering contract, with the rule that it is owed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fence {
     /// What must have happened.
     pub on: FenceOn,
@@ -65,6 +72,7 @@ pub struct Fence {
 
 /// Bytes of one component that a copy moves: both ends, and what the copy takes them for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MovedPart {
     /// What is moved.
     pub component: Component,
@@ -80,6 +88,7 @@ pub struct MovedPart {
 
 /// A page to move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pair {
     /// Read here.
     pub from: BlockRef,
@@ -89,6 +98,8 @@ pub struct Pair {
 
 /// Which way a copy goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Direction {
     /// Host to device.
     Reload,
@@ -98,6 +109,7 @@ pub enum Direction {
 
 /// The per-layer events that a reload records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Record {
     /// The rotating slot.
     pub slot: EventSlot,
@@ -107,6 +119,7 @@ pub struct Record {
 
 /// A copy between tiers. Runs layer by layer on `stream`, behind all of `after`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CopyOp {
     /// Its name; one [`Input::Completed`](crate::Input::Completed) with part [`PartKind::Whole`](crate::PartKind) answers it.
     pub transfer: TransferId,
@@ -128,6 +141,7 @@ pub struct CopyOp {
 
 /// One-sided writes into the pages of the peer: one part of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SendOp {
     /// The transfer of the whole request.
     pub transfer: TransferId,
@@ -147,6 +161,8 @@ pub struct SendOp {
 
 /// What kind of kernels an item of a step runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum StepKind {
     /// Many new tokens: the ragged path.
     Prefill,
@@ -156,6 +172,7 @@ pub enum StepKind {
 
 /// The wait of a step's item on a reload, layer by layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LayerWait {
     /// The slot whose events are waited on.
     pub slot: EventSlot,
@@ -171,6 +188,7 @@ pub struct LayerWait {
 
 /// One request's share of a forward step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StepItem {
     /// Whose.
     pub request: RequestId,
@@ -194,6 +212,7 @@ pub struct StepItem {
 
 /// A forward step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RunStep {
     /// Its name.
     pub step: StepId,
@@ -203,6 +222,8 @@ pub struct RunStep {
 
 /// How a request ended for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Ending {
     /// With its answer.
     Finished,
@@ -216,6 +237,8 @@ pub enum Ending {
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Failure {
     /// Prefill and decode lay out their pages differently.
     Layout,
@@ -229,6 +252,7 @@ pub enum Failure {
 
 /// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Answer {
     /// Which request.
     pub request: RequestId,
@@ -240,6 +264,7 @@ pub struct Answer {
 
 /// What engines tell each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Message {
     /// The incarnation of the sender.
     pub life: PeerLife,
@@ -253,6 +278,8 @@ pub struct Message {
 
 /// The body of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Body {
     /// Decode to prefill: the pages are reserved. Sent again as a status query.
     Reserved {
@@ -273,6 +300,8 @@ pub enum Body {
 
 /// The terminal status of a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Status {
     /// KV and index keys have arrived.
     Success,
@@ -284,6 +313,7 @@ pub enum Status {
 
 /// A change of ownership or visibility.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Move {
     /// What changes.
     pub what: MoveKind,
@@ -295,6 +325,8 @@ pub struct Move {
 
 /// What changes about a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MoveKind {
     /// It left the free list and has a new owner and generation.
     Take,
@@ -308,6 +340,7 @@ pub enum MoveKind {
 
 /// The last thing that a request waited for is there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Wake {
     /// Which request.
     pub request: RequestId,
@@ -321,6 +354,7 @@ pub struct Wake {
 
 /// A timer of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timer {
     /// Whose.
     pub request: RequestId,
@@ -332,6 +366,8 @@ pub struct Timer {
 
 /// What a timer bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Wait {
     /// The arrival of the cache from the prefill engine.
     Receive,
@@ -341,6 +377,7 @@ pub enum Wait {
 
 /// A decision of one rank that the others must take too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Collective {
     /// The step of the decision.
     pub step: StepId,

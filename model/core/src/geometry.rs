@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 /// What a component stores for a token (or a compressed entry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Component {
     /// Latent keys and values that attention reads.
     Kv,
@@ -23,6 +25,8 @@ impl Component {
 
 /// How the numbers of a component are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Dtype {
     /// 8-bit floats with scales.
     Fp8,
@@ -34,6 +38,8 @@ pub enum Dtype {
 
 /// Where the scales of a component lie in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Scale {
     /// There are none.
     None,
@@ -45,6 +51,7 @@ pub enum Scale {
 
 /// The bytes of one component in one page of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Layout {
     /// How numbers are stored.
     pub dtype: Dtype,
@@ -88,6 +95,7 @@ impl Layout {
 
 /// A set of layers, at most 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LayerSet(pub u64);
 
 impl LayerSet {
@@ -114,6 +122,7 @@ impl LayerSet {
 
 /// One component of a model: which layers have it, and how it is stored there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ComponentLayout {
     /// What it stores.
     pub component: Component,
@@ -125,6 +134,7 @@ pub struct ComponentLayout {
 
 /// The shape of a model's cache: data, not code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Geometry {
     /// The number of layers, at most 64.
     pub layers: u8,

@@ -4,6 +4,7 @@ macro_rules! id {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         pub struct $name(pub $inner);
     };
 }
@@ -52,10 +53,9 @@ id! {
     /// A row of the metadata buffer of a decode engine (first token, log-probabilities, owner).
     MetadataSlot(u32)
 }
-id! {
-    /// The content of one full block: a hash over its tokens and everything before them, salted per tenant.
-    BlockHash(u128)
-}
+/// The content of one full block: a hash over its tokens and everything before them, salted per tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockHash(pub u128);
 id! {
     /// One rank of a tensor-parallel group.
     Rank(u8)
@@ -96,6 +96,7 @@ pub struct TransferId {
 
 /// A part of a transfer that is reported by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Part {
     /// The rank that moves it.
     pub rank: Rank,
@@ -107,6 +108,8 @@ pub struct Part {
 
 /// What a part of a transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PartKind {
     /// All components at once, as copies between tiers do.
     Whole,

@@ -105,6 +105,8 @@ pub struct Submit<'a> {
 
 /// How a copy, a send or a part of one ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Outcome {
     /// All bytes are where they belong.
     Done,

@@ -20,6 +20,8 @@ mod manager;
 mod map;
 mod pool;
 mod rules;
+#[cfg(feature = "serde")]
+mod serial;
 mod shelf;
 mod tree;
 

@@ -25,6 +25,8 @@ pub(crate) struct Pool {
 
 /// In which order a pool hands out its pages at the start. No verdict may depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum AllocationOrder {
     /// Page 0 first.
     #[default]

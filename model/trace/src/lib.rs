@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod content;
+#[cfg(feature = "event-log")]
+pub mod event;
 mod file;
 mod names;
 

@@ -134,6 +134,9 @@ pub struct Machine {
     pub budget: Budget,
     /// How finely operations are cut.
     pub grain: Grain,
+    /// Whether inputs that follow from what happens (layer events, reports of a poll, the end of an answer) are handed in
+    /// by whoever drives the world, and not by the world itself.
+    pub driven: bool,
 }
 
 impl Machine {

@@ -12,6 +12,7 @@ use kvweft_trace::{Content, LocalNames};
 use crate::actions::Action;
 use crate::config::Machine;
 use crate::engine::{Hold, HoldOn, NicRun, Report};
+use crate::operation::{Operation, operation};
 use crate::ops::{Micro, OnePage, Op, STREAMS, stream_index};
 use crate::protocol::Protocol;
 use crate::world::{LogEntry, World};
@@ -30,8 +31,10 @@ pub struct Described {
 pub struct Blocked {
     /// Who would act.
     pub actor: String,
-    /// The small operation.
+    /// The small operation, in words.
     pub op: String,
+    /// The small operation by what it works on.
+    pub operation: Operation,
     /// What it waits for.
     pub waits_for: String,
     /// The rule that the fence is owed to.
@@ -107,6 +110,7 @@ impl<P: Protocol> World<P> {
                 blocked.push(Blocked {
                     actor: actor(machine, e as u8, STREAM_ACTORS[s]),
                     op: micro_text(op, micro, e as u8, &mut names),
+                    operation: operation(op, micro, e as u8),
                     waits_for: hold_text(hold, e as u8, &mut names),
                     owed_to: hold.owed_to,
                 });
@@ -118,6 +122,7 @@ impl<P: Protocol> World<P> {
                 blocked.push(Blocked {
                     actor: actor(machine, 0, "nic"),
                     op: nic_text(run, nic_verb(run), &mut names),
+                    operation: Operation::next_of(run),
                     waits_for: hold_text(hold, 0, &mut names),
                     owed_to: fence.owed_to,
                 });

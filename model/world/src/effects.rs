@@ -29,8 +29,8 @@ impl<P: Protocol> World<P> {
         let mut polls = Vec::new();
         for effect in effects {
             found.note(|| LogEntry::Effect(engine, effect.clone()));
-            if let Effect::Poll(timer) = effect {
-                polls.push(timer);
+            if let (Effect::Poll(timer), false) = (&effect, machine.driven) {
+                polls.push(*timer);
             } else {
                 self.effect(machine, engine, effect, found);
             }

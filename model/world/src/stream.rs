@@ -80,8 +80,20 @@ impl<P: Protocol> World<P> {
 
     pub(crate) fn run_stream(&mut self, machine: &Machine, engine: usize, stream: usize, found: &mut Found) {
         let next = self.next_micros(machine, engine, stream);
+        self.run_micros(machine, engine, stream, &next, found);
+    }
+
+    /// Runs small operations of the head of a stream, which must be the next ones.
+    pub(crate) fn run_micros(
+        &mut self,
+        machine: &Machine,
+        engine: usize,
+        stream: usize,
+        next: &[Micro],
+        found: &mut Found,
+    ) {
         let mut op = self.engines[engine].streams[stream].pop_front().expect("enabled");
-        for &micro in &next {
+        for &micro in next {
             self.run_micro(machine, engine, &mut op, micro, found);
         }
         let total = op.micros().len();
@@ -161,7 +173,9 @@ impl<P: Protocol> World<P> {
             let state = &mut self.engines[engine].events[usize::from(record.slot.0)];
             state.recorded[usize::from(layer)] = Some(record.generation);
             state.flags[usize::from(layer)] = true;
-            self.input(machine, engine as u8, Input::LayerReady { transfer: op.transfer, layer }, found);
+            if !machine.driven {
+                self.input(machine, engine as u8, Input::LayerReady { transfer: op.transfer, layer }, found);
+            }
         }
     }
 

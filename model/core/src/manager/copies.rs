@@ -194,7 +194,6 @@ impl Manager {
         let site = if direction == Direction::Offload { Site::Offload } else { Site::Reload };
         let all = self.keeps(Rule::IndexWithKv.at(site));
         let moves_pool = self.keeps(Rule::CopyMovesPoolLayout.at(site));
-        let host_like_device = self.keeps(Rule::HostLayoutFromDevice.at(Site::HostPool));
         let mut parts = self.spare.parts.take(self.config.geometry.components.len());
         for entry in &self.config.geometry.components {
             if entry.component == Component::IndexK && !all {
@@ -202,7 +201,7 @@ impl Manager {
             }
             let device = entry.layout;
             let class = device.class_default(entry.component);
-            let host = if host_like_device { device } else { class };
+            let host = self.config.host_layout(entry);
             let (from, to) = if direction == Direction::Offload { (device, host) } else { (host, device) };
             let moved = if moves_pool { device } else { class };
             parts.push(MovedPart { component: entry.component, layers: entry.layers, from, moved, to });

@@ -18,7 +18,7 @@ use core::fmt;
 pub(crate) use records::{EventRecord, Launched, Ledger, MetadataRow, Request, TransferKind};
 
 use crate::effect::{Answer, Effect, Ending, Timer};
-use crate::geometry::Geometry;
+use crate::geometry::{ComponentLayout, Geometry, Layout};
 use crate::ids::{PeerLife, RequestId, Room, StepId, Tier};
 use crate::input::{Input, Submit};
 use crate::machine::Next;
@@ -30,6 +30,8 @@ use crate::tree::{NIL, Tree};
 
 /// What an engine does with requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Role {
     /// Computes prompts and answers.
     #[default]
@@ -42,6 +44,8 @@ pub enum Role {
 
 /// When computed pages are copied to the host tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum WritePolicy {
     /// Never.
     Off,
@@ -54,6 +58,7 @@ pub enum WritePolicy {
 
 /// What a manager is built from. Does not change over its life.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     /// What it does with requests.
     pub role: Role,
@@ -110,6 +115,12 @@ impl Config {
             order: AllocationOrder::Ascending,
             rules: RuleSet::ALL,
         }
+    }
+
+    /// How the host mirror lays out a component of the device pool.
+    pub fn host_layout(&self, entry: &ComponentLayout) -> Layout {
+        let like_device = self.rules.has(Rule::HostLayoutFromDevice.at(Site::HostPool));
+        if like_device { entry.layout } else { entry.layout.class_default(entry.component) }
     }
 }
 

@@ -88,6 +88,7 @@ pub(crate) mod testing {
             blocks: vec!["A".into(), "B".into()],
             budget: Budget::default(),
             grain: Grain::Default,
+            driven: false,
         }
     }
 

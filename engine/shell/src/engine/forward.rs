@@ -1,0 +1,212 @@
+//! Forward steps: the model, layer by layer, on what the pages hold.
+
+use kvweft_core::{Component, RunStep, StepItem, StepKind};
+use kvweft_trace::event::{Event, Phase, Sum};
+use kvweft_world::Operation;
+
+use super::{Core, Engine, FROM_FORWARD, Report, Sampled, Stopped, Turn};
+use crate::model::{Changed, Model, Token};
+use crate::platform::Platform;
+use crate::pool::{Half, entry, load_bytes, store_bytes};
+
+/// The new entries of one page of one layer, on their way into memory.
+struct Written {
+    item: usize,
+    position: usize,
+    index: Option<Vec<u8>>,
+    kv: Vec<u8>,
+    changed: Changed,
+}
+
+impl<P: Platform, M: Model> Engine<P, M> {
+    pub(crate) fn count_step(&self, core: &mut Core, op: &RunStep) {
+        core.counts.steps += 1;
+        let decodes = op.items.iter().filter(|item| item.kind == StepKind::Decode).count() as u64;
+        core.counts.decodes_max = core.counts.decodes_max.max(decodes);
+        for item in &op.items {
+            let Some(sequence) = core.sequences.get_mut(&item.request.0) else { continue };
+            if item.kind == StepKind::Prefill {
+                core.counts.tokens_computed += u64::from(item.tokens);
+                if !std::mem::replace(&mut sequence.computed, true) {
+                    core.counts.tokens_reused += u64::from(item.first_token);
+                }
+            }
+        }
+    }
+
+    /// Runs one forward step to its end.
+    pub(crate) fn forward(&self, op: &RunStep) -> Result<(), Stopped> {
+        let mut items: Vec<M::Item> = op.items.iter().map(|item| self.start(item)).collect();
+        let reads = op.items.iter().any(|item| item.read > 0);
+        let writes = op.items.iter().any(|item| (item.write_from as usize) < item.pages.len());
+        let (engine, step) = (self.index, op.step);
+        let units = |layer| [Component::IndexK, Component::Kv].map(|component| self.pools.unit(layer, component));
+        let last_layer =
+            (0..self.layers).rev().find(|&layer| writes || (reads && units(layer).iter().any(Option::is_some)));
+        if last_layer.is_none() {
+            let turn = self.turn(Operation::Nothing { engine, step });
+            self.end_step(op, items);
+            drop(turn);
+            return Ok(());
+        }
+        for layer in 0..self.layers {
+            let last = Some(layer) == last_layer;
+            for component in [Component::IndexK, Component::Kv] {
+                let unit = self.pools.unit(layer, component);
+                let Some(unit) = unit.filter(|_| reads) else {
+                    // What is not in the cache is still scored: the new tokens by themselves.
+                    if component == Component::IndexK {
+                        items.iter_mut().for_each(|item| self.parts.model.select(item, layer, &[]));
+                    }
+                    continue;
+                };
+                let turn = self.turn(Operation::Read { engine, step, layer, component });
+                self.wait_layer(op, layer, component, &turn)?;
+                self.read(op, &mut items, (layer, component, unit));
+                if last && !writes && component == Component::Kv {
+                    self.end_step(op, std::mem::take(&mut items));
+                }
+                drop(turn);
+            }
+            if writes {
+                let turn = self.turn(Operation::WriteBegin { engine, step, layer });
+                let written = self.write_begin(op, &mut items, layer);
+                drop(turn);
+                let turn = self.turn(Operation::WriteEnd { engine, step, layer });
+                self.write_end(op, layer, &written);
+                if last {
+                    self.end_step(op, std::mem::take(&mut items));
+                }
+                drop(turn);
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&self, item: &StepItem) -> M::Item {
+        let end = (item.first_token + item.tokens) as usize * self.unit;
+        let tokens: Vec<Token> = {
+            let core = self.lock();
+            let known = core.sequences.get(&item.request.0).map(|sequence| sequence.tokens.as_slice());
+            let known = known.unwrap_or_default();
+            let mut tokens = known[..known.len().min(end)].to_vec();
+            tokens.resize(end, 0);
+            tokens
+        };
+        self.parts.model.start(&tokens, item.first_token as usize * self.unit)
+    }
+
+    /// Waits for the reload events of a layer that the reads of one component need.
+    fn wait_layer(&self, op: &RunStep, layer: u8, component: Component, turn: &Turn<'_>) -> Result<(), Stopped> {
+        let owed = |wait: &kvweft_core::LayerWait| {
+            if component == Component::IndexK { wait.index } else { wait.kv }
+        };
+        let waits: Vec<_> = op.items.iter().flat_map(|item| &item.waits).filter(|wait| owed(wait).is_some()).collect();
+        if waits.is_empty() {
+            return Ok(());
+        }
+        let mut core = self.lock();
+        while let Some(wait) = waits.iter().find(|wait| !core.events.landed(wait, layer)) {
+            turn.held(owed(wait).expect("only those that are owed"));
+            core = self.wait(core)?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, op: &RunStep, items: &mut [M::Item], (layer, component, unit): (u8, Component, usize)) {
+        let model = &self.parts.model;
+        let mut sums = Vec::new();
+        for (item, state) in op.items.iter().zip(items) {
+            let cached = &item.pages[..(item.read as usize).min(item.pages.len())];
+            if component == Component::IndexK {
+                let pages: Vec<Vec<u8>> = cached.iter().map(|&page| self.pools.bytes(page, unit)).collect();
+                model.select(state, layer, &pages);
+            } else {
+                for at in model.wanted(state, layer) {
+                    let Some(&page) = cached.get(at.0 as usize) else { continue };
+                    let (row, scale) = entry(self.pools.layout(page.tier, unit), at.1 as usize);
+                    let cell = self.pools.cell_of(page, unit);
+                    model.take(state, layer, at, &load_bytes(cell, row), &load_bytes(cell, scale));
+                }
+            }
+            // Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
+            let whole = component == Component::IndexK || item.kind == StepKind::Prefill;
+            if self.parts.log.is_on() && whole {
+                sums.extend(cached.iter().map(|&page| Sum(self.pools.sum(page, unit))));
+            }
+        }
+        self.parts.log.note(|| Event::Read { engine: self.index, step: op.step, layer, component, sums });
+    }
+
+    /// Computes the new entries of a layer and brings the first half of them into memory.
+    fn write_begin(&self, op: &RunStep, items: &mut [M::Item], layer: u8) -> Vec<Written> {
+        let event = |phase, sums| Event::Write { engine: self.index, step: op.step, layer, phase, sums };
+        self.parts.log.note(|| event(Phase::Begin, Vec::new()));
+        let index = self.pools.unit(layer, Component::IndexK);
+        let Some(kv) = self.pools.unit(layer, Component::Kv) else { return Vec::new() };
+        let mut written = Vec::new();
+        for (at, (item, state)) in op.items.iter().zip(items).enumerate() {
+            for position in item.write_from as usize..item.pages.len() {
+                let page = item.pages[position];
+                let mut kv_bytes = self.pools.bytes(page, kv);
+                let mut index_bytes = index.map(|unit| self.pools.bytes(page, unit));
+                let changed = self.parts.model.write(state, layer, position, index_bytes.as_deref_mut(), &mut kv_bytes);
+                written.push(Written { item: at, position, index: index_bytes, kv: kv_bytes, changed });
+            }
+        }
+        self.store_half(op, layer, &written, Half::First);
+        written
+    }
+
+    fn write_end(&self, op: &RunStep, layer: u8, written: &[Written]) {
+        self.store_half(op, layer, written, Half::Second);
+        let units = [Component::IndexK, Component::Kv].map(|component| self.pools.unit(layer, component));
+        let sums = || {
+            let page = |page: &Written| op.items[page.item].pages[page.position];
+            let sum = |one: &Written| {
+                units.into_iter().flatten().map(|unit| Sum(self.pools.sum(page(one), unit))).collect::<Vec<_>>()
+            };
+            written.iter().flat_map(sum).collect()
+        };
+        self.parts.log.note(|| Event::Write {
+            engine: self.index,
+            step: op.step,
+            layer,
+            phase: Phase::End,
+            sums: sums(),
+        });
+    }
+
+    fn store_half(&self, op: &RunStep, layer: u8, written: &[Written], half: Half) {
+        let index = self.pools.unit(layer, Component::IndexK);
+        let kv = self.pools.unit(layer, Component::Kv);
+        for page in written {
+            let block = op.items[page.item].pages[page.position];
+            let cells = [(index, page.index.as_deref(), &page.changed.index), (kv, Some(&*page.kv), &page.changed.kv)];
+            for (unit, bytes, ranges) in cells {
+                let (Some(unit), Some(bytes)) = (unit, bytes) else { continue };
+                let cell = self.pools.cell_of(block, unit);
+                for range in ranges {
+                    let part = half.of(range.len());
+                    store_bytes(cell, bytes, range.start + part.start..range.start + part.end);
+                }
+            }
+        }
+    }
+
+    /// The step is over: its results are reported.
+    fn end_step(&self, op: &RunStep, items: Vec<M::Item>) {
+        let sampled = op.items.iter().zip(items).map(|(item, state)| Sampled {
+            request: item.request,
+            life: item.life,
+            tokens: item.first_token + item.tokens,
+            bytes: self.parts.model.sampled(state),
+        });
+        let sampled: Vec<Sampled> = sampled.collect();
+        let mut core = self.lock();
+        core.steps.retain(|&known| known != op.step);
+        core.reports[FROM_FORWARD].push_back(Report::Step(op.step, sampled));
+        drop(core);
+        P::notify_all(&self.changed);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the engine computes: anything whose results depend on what it reads from the cache.
+
+use std::sync::Arc;
+
+use kvweft_core::BlockHash;
+
+pub use crate::recall::{Changed, Token};
+use crate::recall::{RecallModel, Step};
+
+/// A model that is run layer by layer, with all its memory in pages.
+pub trait Model: Send + Sync + 'static {
+    /// One request's share of a forward step.
+    type Item: Send;
+
+    /// Begins a step: tokens from `first` on are computed, those before lie in the cache.
+    fn start(&self, tokens: &[Token], first: usize) -> Self::Item;
+    /// Scores the index keys of every cached page of a layer, in order of position, and selects.
+    fn select(&self, item: &mut Self::Item, layer: u8, pages: &[Vec<u8>]);
+    /// The KV entries that the selection wants, as (page, entry), each once.
+    fn wanted(&self, item: &Self::Item, layer: u8) -> Vec<(u32, u32)>;
+    /// Takes one of them: its bytes and those of its scale.
+    fn take(&self, item: &mut Self::Item, layer: u8, at: (u32, u32), row: &[u8], scale: &[u8]);
+    /// Writes the new entries of a page into the bytes of its index keys and KV entries.
+    fn write(&self, item: &mut Self::Item, layer: u8, page: usize, index: Option<&mut [u8]>, kv: &mut [u8]) -> Changed;
+    /// The bytes of the answer that the step sampled, and the position of the first of them.
+    fn sampled(&self, item: Self::Item) -> Option<(usize, Vec<u8>)>;
+    /// The hash of every full page.
+    fn block_hashes(&self, tokens: &[Token]) -> Vec<BlockHash>;
+}
+
+/// The recall model runs as it is. A step that computes no token (everything was in the cache) is nothing to it.
+impl Model for Arc<RecallModel> {
+    type Item = Option<Step>;
+
+    fn start(&self, tokens: &[Token], first: usize) -> Option<Step> {
+        (first < tokens.len()).then(|| Step::new(Arc::clone(self), tokens, first))
+    }
+
+    fn select(&self, item: &mut Option<Step>, layer: u8, pages: &[Vec<u8>]) {
+        if let Some(step) = item {
+            let pages: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
+            step.select(usize::from(layer), &pages);
+        }
+    }
+
+    fn wanted(&self, item: &Option<Step>, layer: u8) -> Vec<(u32, u32)> {
+        item.as_ref().map(|step| step.wanted(usize::from(layer)).to_vec()).unwrap_or_default()
+    }
+
+    fn take(&self, item: &mut Option<Step>, layer: u8, at: (u32, u32), row: &[u8], scale: &[u8]) {
+        if let Some(step) = item {
+            step.take(usize::from(layer), at.0, at.1, row, scale);
+        }
+    }
+
+    fn write(
+        &self,
+        item: &mut Option<Step>,
+        layer: u8,
+        page: usize,
+        index: Option<&mut [u8]>,
+        kv: &mut [u8],
+    ) -> Changed {
+        item.as_mut().map(|step| step.write(usize::from(layer), page, index, kv)).unwrap_or_default()
+    }
+
+    fn sampled(&self, item: Option<Step>) -> Option<(usize, Vec<u8>)> {
+        item?.sampled()
+    }
+
+    fn block_hashes(&self, tokens: &[Token]) -> Vec<BlockHash> {
+        RecallModel::block_hashes(self, tokens)
+    }
+}

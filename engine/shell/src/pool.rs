@@ -1,0 +1,180 @@
+//! Page memory: for each tier, the cells of every page, in the real byte layouts.
+
+use std::ops::Range;
+
+use kvweft_core::{BlockRef, Component, Config, Layout, MovedPart, PageId, Tier};
+
+use crate::platform::Cell;
+
+/// What fills memory that nobody may rely on.
+pub const POISON: u8 = 0xff;
+
+/// One component of one layer, as a pool lays it out.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit {
+    /// The layer.
+    pub layer: u8,
+    /// The component.
+    pub component: Component,
+    /// How each tier lays it out: device, host.
+    pub layouts: [Layout; 2],
+}
+
+/// Both pools of one engine.
+#[derive(Debug)]
+pub struct Pools<C> {
+    units: Vec<Unit>,
+    /// Unit of each layer: index keys, KV.
+    by_layer: Vec<[Option<usize>; 2]>,
+    tiers: [Vec<C>; 2],
+}
+
+/// Bytes of a page, up to a whole word.
+fn words(layout: Layout) -> usize {
+    (layout.page_bytes() as usize).div_ceil(8).max(1)
+}
+
+impl<C: Cell> Pools<C> {
+    /// The pools of an engine, all poison.
+    pub fn new(config: &Config) -> Pools<C> {
+        let mut units = Vec::new();
+        let mut by_layer = Vec::new();
+        for layer in 0..config.geometry.layers {
+            let mut here = [None; 2];
+            for (at, component) in [Component::IndexK, Component::Kv].into_iter().enumerate() {
+                let known = |c: &&kvweft_core::ComponentLayout| c.component == component && c.layers.has(layer);
+                let Some(entry) = config.geometry.components.iter().find(known) else { continue };
+                here[at] = Some(units.len());
+                units.push(Unit { layer, component, layouts: [entry.layout, config.host_layout(entry)] });
+            }
+            by_layer.push(here);
+        }
+        let tier = |tier: usize, pages: u32| {
+            (0..pages).flat_map(|_| units.iter().map(|unit| C::new(words(unit.layouts[tier])))).collect()
+        };
+        let tiers = [tier(0, config.device_pages), tier(1, config.host_pages)];
+        Pools { units, by_layer, tiers }
+    }
+
+    /// What a page consists of, in order.
+    pub fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// The place of a component of a layer in a page.
+    pub fn unit(&self, layer: u8, component: Component) -> Option<usize> {
+        self.by_layer.get(usize::from(layer))?[usize::from(component == Component::Kv)]
+    }
+
+    /// How a tier lays out a unit.
+    pub fn layout(&self, tier: Tier, unit: usize) -> Layout {
+        self.units[unit].layouts[usize::from(tier.0)]
+    }
+
+    /// A cell of a page.
+    pub fn cell(&self, tier: Tier, page: PageId, unit: usize) -> &C {
+        &self.tiers[usize::from(tier.0)][page.0 as usize * self.units.len() + unit]
+    }
+
+    /// A cell of the page that is meant; the generation is the manager's business.
+    pub fn cell_of(&self, block: BlockRef, unit: usize) -> &C {
+        self.cell(block.tier, block.page, unit)
+    }
+
+    /// All bytes of a cell.
+    pub fn bytes(&self, block: BlockRef, unit: usize) -> Vec<u8> {
+        let layout = self.layout(block.tier, unit);
+        let mut bytes = load_bytes(self.cell_of(block, unit), 0..layout.page_bytes() as usize);
+        bytes.truncate(layout.page_bytes() as usize);
+        bytes
+    }
+
+    /// The checksum of a cell.
+    pub fn sum(&self, block: BlockRef, unit: usize) -> u64 {
+        let cell = self.cell_of(block, unit);
+        let mut words = vec![0; cell.len()];
+        cell.load(0, &mut words);
+        kvweft_kernels::checksum(&words, 0)
+    }
+
+    /// Forgets what a page holds.
+    pub fn poison(&self, block: BlockRef) {
+        for unit in 0..self.units.len() {
+            let cell = self.cell_of(block, unit);
+            cell.store(0, &vec![u64::from_ne_bytes([POISON; 8]); cell.len()]);
+        }
+    }
+}
+
+/// The bytes of a range of a cell.
+pub fn load_bytes<C: Cell>(cell: &C, bytes: Range<usize>) -> Vec<u8> {
+    let first = bytes.start / 8;
+    let mut words = vec![0u64; bytes.end.div_ceil(8) - first];
+    cell.load(first, &mut words);
+    let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    all[bytes.start - first * 8..bytes.end - first * 8].to_vec()
+}
+
+/// Writes a range of a page's bytes to its cell; `page` holds the whole page, so that words at the edges are known.
+pub fn store_bytes<C: Cell>(cell: &C, page: &[u8], range: Range<usize>) {
+    if range.is_empty() {
+        return;
+    }
+    let (first, end) = (range.start / 8, range.end.div_ceil(8));
+    let word = |at: usize| {
+        let bytes = &page[at * 8..page.len().min(at * 8 + 8)];
+        let mut word = [POISON; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    };
+    let words: Vec<u64> = (first..end).map(word).collect();
+    cell.store(first, &words);
+}
+
+/// Where an entry lies in a page: its bytes, and the bytes of its scale.
+pub fn entry(layout: Layout, entry: usize) -> (Range<usize>, Range<usize>) {
+    let (row, scale) = (usize::from(layout.bytes_per_entry), usize::from(layout.scale_bytes_per_entry));
+    let entries = usize::from(layout.page_tokens / layout.tokens_per_entry);
+    let (at, scale_at) = match layout.scale {
+        kvweft_core::Scale::PerRow => (entry * (row + scale), entry * (row + scale) + row),
+        kvweft_core::Scale::PerPage => (entry * row, entries * row + entry * scale),
+        kvweft_core::Scale::None => (entry * row, entry * row),
+    };
+    (at..at + row, scale_at..scale_at + scale)
+}
+
+/// Which half of a move is made: a copy is under way between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// From the begin on.
+    First,
+    /// Up to the end.
+    Second,
+}
+
+impl Half {
+    /// The part of `0..len` that is in this half.
+    pub fn of(self, len: usize) -> Range<usize> {
+        match self {
+            Half::First => 0..len / 2,
+            Half::Second => len / 2..len,
+        }
+    }
+}
+
+/// Moves one half of one page: as many words as the assumed layout has, and both ends have room for.
+///
+/// Where both pools and the copy agree that is the whole page. Where the copy takes the bytes for another layout, what lies
+/// beyond is not moved, and stays what it was.
+pub fn copy_half<C: Cell>(from: &C, to: &C, moved: &MovedPart, half: Half) {
+    let len = words(moved.moved).min(from.len()).min(to.len());
+    let mut buffer = [0u64; 256];
+    let range = half.of(len);
+    let mut at = range.start;
+    while at < range.end {
+        let count = buffer.len().min(range.end - at);
+        from.load(at, &mut buffer[..count]);
+        to.store(at, &buffer[..count]);
+        at += count;
+    }
+}

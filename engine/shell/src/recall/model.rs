@@ -1,0 +1,244 @@
+//! The model: shapes and a salt.
+
+use kvweft_core::{BlockHash, Component, Geometry, Layout};
+
+use super::answer::{NIBBLES, answer};
+use super::chain::{Chain, prefixes};
+use super::codes::CODES_MAX;
+use super::layer::LayerShape;
+use super::sequence::Sequence;
+use super::{POISON, Token};
+
+/// A model without weights: what it answers is a function of the tokens, what it samples one of the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecallModel {
+    /// Tokens of a page.
+    pub page_tokens: usize,
+    /// Heads of the indexer.
+    pub heads: usize,
+    /// What each layer stores.
+    pub layers: Vec<LayerShape>,
+    /// The tenant. Other salt, other bytes.
+    pub salt: u64,
+}
+
+/// Why a geometry cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// There is nothing to score with.
+    #[error("expected at least one head of the indexer, got 0")]
+    Heads,
+    /// A layer has no KV entries.
+    #[error("layer {layer}: expected KV entries, got none")]
+    NoKv {
+        /// The layer.
+        layer: usize,
+    },
+    /// Layouts disagree on the size of a page.
+    #[error("layer {layer}: expected pages of {expected} tokens, got {got}")]
+    PageTokens {
+        /// The layer.
+        layer: usize,
+        /// Tokens of the pages of layer 0.
+        expected: usize,
+        /// Tokens of the pages of this one.
+        got: usize,
+    },
+    /// KV rows store too few integers for an answer.
+    #[error("layer {layer}: expected rows of at least {NIBBLES} fp8 or bf16 values, got {got}")]
+    Values {
+        /// The layer.
+        layer: usize,
+        /// Values that fit.
+        got: usize,
+    },
+    /// The indexer's kernels know the layouts of [`Layout::index_k`] only, with the entries of the KV pages.
+    #[error("layer {layer}: expected index keys as {expected:?}, got {got:?}")]
+    IndexLayout {
+        /// The layer.
+        layer: usize,
+        /// The layout for its dtype.
+        expected: Layout,
+        /// The layout that it has.
+        got: Layout,
+    },
+    /// A page has more entries than there are codes.
+    #[error("layer {layer}: expected at most {CODES_MAX} index keys in a page, got {got}")]
+    Codes {
+        /// The layer.
+        layer: usize,
+        /// Entries of a page.
+        got: usize,
+    },
+    /// The row of a marker must exist when the marker does.
+    #[error("expected a layer with an entry for each token, got none")]
+    NoClosingLayer,
+}
+
+impl RecallModel {
+    /// The model that a geometry can serve. Pages are those of its layouts, whatever the geometry's own tokens stand
+    /// for.
+    ///
+    /// # Errors
+    ///
+    /// Names the first layer that does not fit.
+    pub fn new(geometry: &Geometry, heads: usize, salt: u64) -> Result<RecallModel, ShapeError> {
+        let mut layers: Vec<LayerShape> = Vec::new();
+        for layer in 0..geometry.layers {
+            let kv = geometry.layout(layer, Component::Kv).ok_or(ShapeError::NoKv { layer: layer.into() })?;
+            let shape = LayerShape { index: geometry.layout(layer, Component::IndexK), kv };
+            check(layer.into(), &shape, layers.first().unwrap_or(&shape))?;
+            layers.push(shape);
+        }
+        if heads == 0 {
+            return Err(ShapeError::Heads);
+        }
+        if !layers.iter().any(LayerShape::closes) {
+            return Err(ShapeError::NoClosingLayer);
+        }
+        Ok(RecallModel { page_tokens: layers[0].kv.page_tokens as usize, heads, layers, salt })
+    }
+
+    /// The names of all full pages.
+    pub fn block_hashes(&self, tokens: &[Token]) -> Vec<BlockHash> {
+        let mut chain = Chain::new(self.salt);
+        let blocks = tokens.chunks_exact(self.page_tokens);
+        let hash = |block: &[Token]| {
+            block.iter().for_each(|token| chain.push(*token));
+            chain.hash()
+        };
+        blocks.map(hash).collect()
+    }
+
+    /// The right answer to a transcript that ends with its marker: at most [`super::ANSWER_MAX`] bytes.
+    pub fn answer(&self, tokens: &[Token]) -> Vec<u8> {
+        let mut chain = Chain::new(self.salt);
+        tokens.iter().for_each(|token| chain.push(*token));
+        answer(tokens, chain.id())
+    }
+
+    /// The bytes that a page must hold once all tokens are written and every read was right. Entries that no token has
+    /// completed are [`POISON`].
+    ///
+    /// # Panics
+    ///
+    /// If the layer does not have the component.
+    pub fn expected_page(&self, tokens: &[Token], layer: usize, component: Component, page: usize) -> Vec<u8> {
+        let shape = &self.layers[layer];
+        let sequence = Sequence::new(self.clone().into(), tokens.into());
+        let mut kv = vec![POISON; shape.kv_page_bytes()];
+        let mut index = vec![POISON; shape.index_page_bytes()];
+        let entries = 0..shape.complete(tokens.len().saturating_sub(page * self.page_tokens));
+        match component {
+            Component::Kv => {
+                let closing = |marker| sequence.closing(&sequence.ask(marker), layer, &[]);
+                sequence.write_rows(layer, page, entries, (0, closing), &mut kv);
+                kv
+            }
+            Component::IndexK => {
+                assert!(shape.index.is_some(), "layer {layer} has no index keys");
+                sequence.write_keys(layer, page, entries, &mut index);
+                index
+            }
+        }
+    }
+
+    /// The layers whose row of a marker carries a closing share.
+    pub(super) fn closing_layers(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
+        (0..self.layers.len()).filter(|layer| self.layers[*layer].closes())
+    }
+
+    /// The layer whose closing share makes up for the sums of `layer`: itself, or the last one that has a share.
+    pub(super) fn closed_by(&self, layer: usize) -> usize {
+        let last = self.closing_layers().next_back().expect("checked when the model was built");
+        if self.layers[layer].closes() { layer } else { last }
+    }
+
+    /// Identities of all prefixes, the empty one first.
+    pub(super) fn prefixes(&self, tokens: &[Token]) -> Vec<u64> {
+        prefixes(self.salt, tokens)
+    }
+}
+
+fn check(layer: usize, shape: &LayerShape, first: &LayerShape) -> Result<(), ShapeError> {
+    let (expected, got) = (first.kv.page_tokens as usize, shape.kv.page_tokens as usize);
+    if expected != got || got == 0 {
+        return Err(ShapeError::PageTokens { layer, expected: expected.max(1), got });
+    }
+    if shape.values() < NIBBLES {
+        return Err(ShapeError::Values { layer, got: shape.values() });
+    }
+    let Some(got) = shape.index else { return Ok(()) };
+    let expected = Layout::index_k(got.dtype, shape.kv.tokens_per_entry, shape.kv.page_tokens);
+    if got != expected {
+        return Err(ShapeError::IndexLayout { layer, expected, got });
+    }
+    match shape.entries() {
+        entries if entries > CODES_MAX => Err(ShapeError::Codes { layer, got: entries }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kvweft_core::{ComponentLayout, Dtype, LayerSet};
+
+    use super::*;
+
+    fn with(change: impl Fn(&mut Geometry)) -> Result<RecallModel, ShapeError> {
+        let mut geometry = Geometry::uniform(2, 64, Some(Dtype::Fp8));
+        change(&mut geometry);
+        RecallModel::new(&geometry, 4, 0)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_name() {
+        let model = with(|geometry| geometry.page_tokens = 1).unwrap();
+        assert_eq!((model.page_tokens, model.layers.len()), (64, 2));
+        assert_eq!(with(|g| g.components[0].layers = LayerSet(1)), Err(ShapeError::NoKv { layer: 1 }));
+        assert_eq!(
+            with(|g| g.components[0].layout.bytes_per_entry = 300),
+            Err(ShapeError::Values { layer: 0, got: 300 })
+        );
+        assert_eq!(with(|g| g.components[0].layout.dtype = Dtype::Fp4), Err(ShapeError::Values { layer: 0, got: 0 }));
+        assert_eq!(with(|g| g.components.remove(0).layout.page_tokens = 1), Err(ShapeError::NoKv { layer: 0 }));
+        assert_eq!(
+            with(|g| {
+                let mut kv = g.components[0].layout;
+                kv.page_tokens = 128;
+                g.components[0].layers = LayerSet(1);
+                g.components.push(ComponentLayout { component: Component::Kv, layers: LayerSet(2), layout: kv });
+            }),
+            Err(ShapeError::PageTokens { layer: 1, expected: 64, got: 128 })
+        );
+        let wide = Geometry::uniform(1, 128, Some(Dtype::Fp8));
+        assert_eq!(RecallModel::new(&wide, 1, 0), Err(ShapeError::Codes { layer: 0, got: 128 }));
+        assert_eq!(RecallModel::new(&Geometry::uniform(1, 64, None), 0, 0), Err(ShapeError::Heads));
+        assert_eq!(
+            with(|g| {
+                g.components.truncate(1);
+                g.components[0].layout.tokens_per_entry = 4;
+            }),
+            Err(ShapeError::NoClosingLayer)
+        );
+        assert!(matches!(
+            with(|g| g.components[1].layout.tokens_per_entry = 4),
+            Err(ShapeError::IndexLayout { layer: 0, .. })
+        ));
+    }
+
+    #[test]
+    fn blocks_are_named_by_everything_before_them() {
+        let model = with(|_| ()).unwrap();
+        let tokens: Vec<Token> = (0..200).collect();
+        let hashes = model.block_hashes(&tokens);
+        assert_eq!(hashes.len(), 3);
+        assert_eq!(model.block_hashes(&tokens[..150]), hashes[..2]);
+        let mut other = tokens.clone();
+        other[70] = 0;
+        let others = model.block_hashes(&other);
+        assert!(others[0] == hashes[0] && others[1] != hashes[1] && others[2] != hashes[2]);
+        let salted = RecallModel { salt: 1, ..model };
+        assert_ne!(salted.block_hashes(&tokens)[0], hashes[0]);
+    }
+}

@@ -1,0 +1,5 @@
+//! The model on simulated pages.
+
+mod damage;
+mod pages;
+mod right;
