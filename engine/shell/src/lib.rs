@@ -7,6 +7,7 @@
 //! Locks are taken in this order: prefill engine, decode engine, link, log.
 #![forbid(unsafe_code)]
 
+pub mod conform;
 mod engine;
 mod events;
 pub mod gate;
@@ -17,6 +18,7 @@ pub mod model;
 pub mod platform;
 pub mod pool;
 pub mod recall;
+pub mod run;
 mod shell;
 mod std_platform;
 

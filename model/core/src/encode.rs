@@ -320,7 +320,7 @@ impl Walk<'_> {
             for &node in &transfer.nodes {
                 self.node_number(node);
             }
-            for bits in [transfer.layers_ready, transfer.posted, transfer.settled, transfer.arrived] {
+            for bits in [u128::from(transfer.layers_ready), transfer.posted, transfer.settled, transfer.arrived] {
                 self.out.extend_from_slice(&(bits as u16).to_le_bytes());
             }
             if !self.manager.config().rules.has(Rule::CompletionIdempotent.at(Site::Part)) {

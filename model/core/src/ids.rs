@@ -102,8 +102,8 @@ pub struct Part {
     pub rank: Rank,
     /// What is moved.
     pub kind: PartKind,
-    /// Tells several handles of one kind apart: the chunk number of a chunked send.
-    pub handle: u8,
+    /// Tells several handles of one kind apart: where a part of a chunked send begins.
+    pub handle: u32,
 }
 
 /// What a part of a transfer moves.

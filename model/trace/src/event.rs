@@ -119,6 +119,20 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sums: Vec<Sum>,
     },
+    /// A part of a send has stopped half way; what it has written is unknown.
+    SendFailed {
+        /// The transfer.
+        transfer: TransferId,
+        /// The part.
+        part: Part,
+    },
+    /// A forward step that neither reads nor writes has passed.
+    Nothing {
+        /// Which engine.
+        engine: u8,
+        /// The step.
+        step: StepId,
+    },
     /// A control message was lost.
     Lost {
         /// 0 towards prefill, 1 towards decode.

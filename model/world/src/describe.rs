@@ -264,7 +264,7 @@ fn message_text(machine: &Machine, message: &Message) -> String {
 fn part_text(part: Part) -> String {
     match part.kind {
         PartKind::Whole => "all".to_owned(),
-        PartKind::Kv if part.handle > 1 => format!("kv from page {}", part.handle),
+        PartKind::Kv if part.handle > 1 => format!("kv part {}", part.handle),
         PartKind::Kv => if part.handle == 0 { "cached kv" } else { "kv" }.to_owned(),
         PartKind::IndexK => "index-k".to_owned(),
         PartKind::Metadata => "metadata".to_owned(),

@@ -132,7 +132,7 @@ fn streams<P>(engine: &Engine<P>, names: &mut Renamer, out: &mut Vec<u8>) {
             match *report {
                 Report::Step(step) => out.extend([0, names.step(step)]),
                 Report::Completed(id, part, outcome) => {
-                    out.extend([1 + outcome as u8, names.transfer(id), part.kind as u8, part.handle]);
+                    out.extend([1 + outcome as u8, names.transfer(id), part.kind as u8, part.handle as u8]);
                 }
                 Report::Metadata(slot, room) => out.extend([3, slot.0 as u8, names.room(room)]),
             }
@@ -189,7 +189,7 @@ fn encode_op(op: &Op, place: u8, names: &mut Renamer, out: &mut Vec<u8>) {
 fn nic(run: &NicRun, names: &mut Renamer, out: &mut Vec<u8>) {
     names.enter(0);
     let part = run.op.part;
-    out.extend([run.done as u8, names.transfer(run.op.transfer), part.kind as u8, part.handle]);
+    out.extend([run.done as u8, names.transfer(run.op.transfer), part.kind as u8, part.handle as u8]);
     out.push(names.room(run.op.room));
     fences(&run.op.after, names, out);
     pairs(&run.op.pairs, (0, 1), names, out);

@@ -10,6 +10,7 @@
 mod actions;
 mod config;
 mod describe;
+mod driven;
 mod effects;
 mod encode;
 mod engine;
@@ -27,6 +28,7 @@ mod world;
 pub use actions::{Action, Class};
 pub use config::{Budget, EngineConfig, Grain, Machine, Script, SubjectFault};
 pub use describe::{Blocked, Described};
+pub use driven::{Driven, NotAllowed};
 pub use observe::CellView;
 pub use operation::Operation;
 pub use properties::{PROPERTIES, PropertyInfo, Violation};

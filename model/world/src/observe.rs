@@ -62,6 +62,11 @@ impl<P: Protocol> World<P> {
         self.clients.get(request.0 as usize)?.room
     }
 
+    /// Whether results of this life of a request are still wanted by an engine.
+    pub fn wants(&self, engine: u8, request: RequestId, life: kvweft_core::Life) -> bool {
+        self.engines.get(usize::from(engine)).is_some_and(|engine| engine.manager.wants(request, life))
+    }
+
     /// Whether every engine has answered the present submission of a request.
     pub fn answered(&self, request: RequestId) -> bool {
         self.clients.get(request.0 as usize).is_some_and(|client| client.submissions > 0 && client.open == 0)

@@ -1,5 +1,6 @@
 //! What clients do: submit, wait, abort; and what is known of each request.
 
+use kvweft_core::machine::request::RequestState;
 use kvweft_core::{BlockHash, Ending, Input, Rejected, RequestId, Role, Room, Submit, Timer};
 
 use super::{Core, Engine};
@@ -40,8 +41,8 @@ pub(crate) struct Sequence {
     /// The prompt, and behind it the answer as far as it is known.
     pub(crate) tokens: Vec<Token>,
     pub(crate) prompt: usize,
-    /// Full pages of the prompt.
-    pub(crate) prompt_blocks: usize,
+    /// The hashes of the full pages of the prompt.
+    pub(crate) prompt_blocks: Vec<BlockHash>,
     /// The hashes of the answer's pages, where the answer is fed in.
     pub(crate) forced: Option<Vec<BlockHash>>,
     /// Bytes of the answer that a prefill step has sampled.
@@ -80,7 +81,7 @@ impl Sequence {
         Sequence {
             tokens,
             prompt: submission.prompt.len(),
-            prompt_blocks: submission.blocks.len(),
+            prompt_blocks: submission.blocks.clone(),
             forced: submission.forced.as_ref().map(|forced| forced.blocks.clone()),
             draft: Vec::new(),
             answer: Vec::new(),
@@ -239,6 +240,14 @@ impl<P: Platform, M: Model> Engine<P, M> {
         let core = self.lock();
         let sequence = core.sequences.get(&request.0)?;
         sequence.ending.map(|ending| sequence.ended(ending))
+    }
+
+    /// Requests whose cache has not arrived from the peer.
+    pub fn waiting(&self) -> Vec<RequestId> {
+        let core = self.lock();
+        let open = core.sequences.iter().filter(|(_, sequence)| sequence.ending.is_none());
+        let waiting = |request: &RequestId| core.manager.state_of(*request) == Some(RequestState::Waiting);
+        open.map(|(&request, _)| RequestId(request)).filter(waiting).collect()
     }
 
     /// The answer to a request as the prefill step foresaw it; empty if it has not.

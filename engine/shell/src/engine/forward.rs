@@ -28,6 +28,8 @@ impl<P: Platform, M: Model> Engine<P, M> {
             if item.kind == StepKind::Prefill {
                 core.counts.tokens_computed += u64::from(item.tokens);
                 if !std::mem::replace(&mut sequence.computed, true) {
+                    let known = sequence.prompt_blocks.iter().take_while(|block| core.known.contains(block)).count();
+                    core.counts.tokens_reusable += (known * self.page_tokens / self.unit) as u64;
                     core.counts.tokens_reused += u64::from(item.first_token);
                 }
             }
@@ -45,6 +47,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
             (0..self.layers).rev().find(|&layer| writes || (reads && units(layer).iter().any(Option::is_some)));
         if last_layer.is_none() {
             let turn = self.turn(Operation::Nothing { engine, step });
+            self.parts.log.note(|| Event::Nothing { engine, step });
             self.end_step(op, items);
             drop(turn);
             return Ok(());
@@ -204,6 +207,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
         });
         let sampled: Vec<Sampled> = sampled.collect();
         let mut core = self.lock();
+        sampled.iter().for_each(|item| self.keep_sampled(&mut core, item));
         core.steps.retain(|&known| known != op.step);
         core.reports[FROM_FORWARD].push_back(Report::Step(op.step, sampled));
         drop(core);

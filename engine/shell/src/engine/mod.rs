@@ -7,12 +7,12 @@ mod nic;
 mod scheduler;
 mod streams;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use kvweft_core::{
-    Config, CopyOp, Effect, Input, Life, Manager, MetadataSlot, MoveKind, Outcome, Part, Rejected, RequestId, Role,
-    Room, RunStep, SendOp, StepId, Stream, Timer, TransferId,
+    BlockHash, Config, CopyOp, Effect, Input, Life, Manager, MetadataSlot, MoveKind, Outcome, Part, Rejected,
+    RequestId, Role, Room, RunStep, SendOp, StepId, Stream, Timer, TransferId,
 };
 use kvweft_trace::event::{Event, InputRecord};
 use kvweft_world::Operation;
@@ -79,6 +79,8 @@ pub struct Counts {
     pub pages_offloaded: u64,
     /// Pages written to the peer.
     pub pages_sent: u64,
+    /// Prompt tokens in blocks that had been computed here when their request was first computed.
+    pub tokens_reusable: u64,
     /// Prompt tokens that were in the cache when their request was first computed.
     pub tokens_reused: u64,
     /// Prompt tokens that were computed.
@@ -104,6 +106,8 @@ pub(crate) struct Core {
     pub(crate) timers: Vec<(Timer, u64)>,
     pub(crate) sequences: BTreeMap<u32, Sequence>,
     pub(crate) counts: Counts,
+    /// Blocks that have been computed here at some time, for the counts.
+    pub(crate) known: BTreeSet<BlockHash>,
     pub(crate) stopping: Stopping,
 }
 
@@ -191,6 +195,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
             timers: Vec::new(),
             sequences: BTreeMap::new(),
             counts: Counts::default(),
+            known: BTreeSet::new(),
             stopping: Stopping::No,
             manager: Manager::new(config.clone()),
         };

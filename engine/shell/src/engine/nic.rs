@@ -6,7 +6,7 @@ use kvweft_core::{Outcome, Part, PartKind, SendOp, TransferId};
 use kvweft_trace::event::{Event, Phase, Sum};
 use kvweft_world::Operation;
 
-use super::{Engine, FROM_NIC, Report, Stopped, Stopping};
+use super::{Core, Engine, FROM_NIC, Report, Stopped, Stopping};
 use crate::model::Model;
 use crate::platform::Platform;
 use crate::pool::{Half, copy_half};
@@ -76,7 +76,6 @@ impl<P: Platform, M: Model> Engine<P, M> {
         if part.kind == PartKind::Metadata {
             let turn = self.turn(Operation::SendEnd { transfer, part });
             self.write_metadata(op);
-            self.sent(op, Outcome::Done);
             drop(turn);
             return;
         }
@@ -87,8 +86,8 @@ impl<P: Platform, M: Model> Engine<P, M> {
             return;
         }
         let turn = self.turn(Operation::SendEnd { transfer, part });
-        self.write_pages(op, Half::Second);
-        self.sent(op, Outcome::Done);
+        let sums = self.write_pages(op, Half::Second);
+        self.end_send(op, Outcome::Done, sent(op, Phase::End, sums));
         drop(turn);
     }
 
@@ -104,7 +103,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
             if let Some(at) = core.failing.iter().position(|&known| known == (transfer, part)) {
                 core.failing.remove(at);
                 drop(core);
-                self.sent(op, Outcome::Failed);
+                self.end_send(op, Outcome::Failed, Event::SendFailed { transfer, part });
                 gate.done(&Operation::SendFail { transfer, part });
                 return true;
             }
@@ -118,12 +117,11 @@ impl<P: Platform, M: Model> Engine<P, M> {
         }
     }
 
-    /// Half of every page of every layer.
-    fn write_pages(&self, op: &SendOp, half: Half) {
+    /// Half of every page of every layer; at the end, the sums of what was written.
+    fn write_pages(&self, op: &SendOp, half: Half) -> Vec<Sum> {
         let peer = self.parts.peer.as_ref().expect("a prefill engine has a peer");
-        let event = |phase, sums| Event::Send { transfer: op.transfer, part: op.part, phase, sums };
         if half == Half::First {
-            self.parts.log.note(|| event(Phase::Begin, Vec::new()));
+            self.parts.log.note(|| sent(op, Phase::Begin, Vec::new()));
         }
         let mut sums = Vec::new();
         for moved in &op.parts {
@@ -138,32 +136,41 @@ impl<P: Platform, M: Model> Engine<P, M> {
                 }
             }
         }
-        if half == Half::Second {
-            self.parts.log.note(|| event(Phase::End, sums));
-        }
+        sums
     }
 
     fn write_metadata(&self, op: &SendOp) {
         let peer = self.parts.peer.as_ref().expect("a prefill engine has a peer");
-        let draft = self.lock().sequences.get(&op.transfer.request.0).map(|known| known.draft.clone());
-        let event = || Event::Send { transfer: op.transfer, part: op.part, phase: Phase::End, sums: Vec::new() };
-        let mut core = peer.lock();
-        self.parts.log.note(event);
+        let mut core = self.lock();
+        let draft = core.sequences.get(&op.transfer.request.0).map(|known| known.draft.clone());
+        let mut theirs = peer.lock();
+        self.report_sent(&mut core, op, Outcome::Done, sent(op, Phase::End, Vec::new()));
         if let Some(slot) = op.metadata {
-            core.metadata[slot.0 as usize] = draft.unwrap_or_default();
-            core.reports[FROM_NIC].push_back(Report::Metadata(slot, op.room));
+            theirs.metadata[slot.0 as usize] = draft.unwrap_or_default();
+            theirs.reports[FROM_NIC].push_back(Report::Metadata(slot, op.room));
         }
-        drop(core);
+        drop((core, theirs));
+        P::notify_all(&self.changed);
         P::notify_all(&peer.changed);
     }
 
-    fn sent(&self, op: &SendOp, outcome: Outcome) {
-        let mut core = self.lock();
+    /// The log has the end of a send where its report stands among those of other sends.
+    fn report_sent(&self, core: &mut Core, op: &SendOp, outcome: Outcome, event: Event) {
+        self.parts.log.note(|| event);
         core.counts.pages_sent += op.pairs.len() as u64;
         core.reports[FROM_NIC].push_back(Report::Completed(op.transfer, op.part, outcome));
+    }
+
+    fn end_send(&self, op: &SendOp, outcome: Outcome, event: Event) {
+        let mut core = self.lock();
+        self.report_sent(&mut core, op, outcome, event);
         drop(core);
         P::notify_all(&self.changed);
     }
+}
+
+fn sent(op: &SendOp, phase: Phase, sums: Vec<Sum>) -> Event {
+    Event::Send { transfer: op.transfer, part: op.part, phase, sums }
 }
 
 fn first_operation(op: &SendOp) -> Operation {

@@ -66,9 +66,6 @@ impl<P: Platform, M: Model> Engine<P, M> {
             }
             Report::Metadata(slot, room) => self.taken(self.input(core, Input::Metadata { slot, room })),
             Report::Step(step, items) => {
-                for item in &items {
-                    self.keep_sampled(core, item);
-                }
                 self.taken(self.input(core, Input::StepDone { step }));
                 for item in &items {
                     self.end_answer(core, item);
@@ -77,12 +74,16 @@ impl<P: Platform, M: Model> Engine<P, M> {
         }
     }
 
-    /// Results of a former life are dropped.
-    fn keep_sampled(&self, core: &mut Core, item: &Sampled) {
+    /// Keeps what a step has sampled as soon as it has: the metadata of a transfer goes out behind the step, whether or not
+    /// its report was taken. Results of a former life are dropped.
+    pub(crate) fn keep_sampled(&self, core: &mut Core, item: &Sampled) {
         let wanted = core.manager.live_life(item.request) == Some(item.life);
         let (Some((first, bytes)), true) = (&item.bytes, wanted) else { return };
         let Some(sequence) = core.sequences.get_mut(&item.request.0) else { return };
         sequence.sampled(*first, bytes, item.tokens as usize * self.unit, P::now_us());
+        if item.tokens as usize * self.unit == sequence.prompt {
+            core.known.extend(sequence.prompt_blocks.iter().copied());
+        }
     }
 
     /// The engine has sampled the last token of an answer.
@@ -92,6 +93,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
             return;
         }
         let output = self.output_blocks(core, item.request);
+        core.known.extend(output.iter().copied());
         self.taken(self.input(core, Input::Finish { request: item.request, output: &output }));
     }
 
@@ -102,7 +104,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
             Some(blocks) => blocks.clone(),
             None => {
                 let tokens = &sequence.tokens[..sequence.tokens.len().min(sequence.tokens_max as usize * self.unit)];
-                self.parts.model.block_hashes(tokens).split_off(sequence.prompt_blocks)
+                self.parts.model.block_hashes(tokens).split_off(sequence.prompt_blocks.len())
             }
         }
     }

@@ -3,8 +3,11 @@
 use super::chain::{Use, keyed, word};
 use super::{MARK, Token};
 
-/// Bytes of an answer, at most.
+/// Bytes of an answer of any model, at most.
 pub const ANSWER_MAX: usize = 200;
+/// Bytes that the answers of a model need: a tool call with any fact of an [`Agent`](super::Agent), and nothing around
+/// it.
+pub const ANSWER_MIN: usize = 96;
 /// Nibbles of the longest answer.
 pub(super) const NIBBLES: usize = 2 * ANSWER_MAX;
 /// The byte that the model samples behind its answer.
@@ -21,18 +24,23 @@ pub fn text(sampled: &[u8]) -> &[u8] {
     sampled.split(|byte| *byte == END).next().unwrap_or(sampled)
 }
 
-/// The answer to a transcript that ends with a marker, whose prefix identity is `id`.
-pub(super) fn answer(tokens: &[Token], id: u64) -> Vec<u8> {
+/// The answer to a transcript that ends with a marker, whose prefix identity is `id`: at most `max` bytes. Where there
+/// is no room for a sentence, there is none; a fact whose tool call does not fit counts as unknown.
+pub(super) fn answer(tokens: &[Token], id: u64, max: usize) -> Vec<u8> {
     let key = keyed(id, Use::Text, 0);
-    let (name, value) = recalled(tokens).unwrap_or_else(|| {
-        let name = format!("k-{:06x}", word(key, 1) & 0xff_ffff);
-        (name, format!("v-{:08x}", word(key, 2) as u32))
+    let known = recalled(tokens).map(|(name, value)| call(&name, &value)).filter(|call| call.len() <= max);
+    let call = known.unwrap_or_else(|| {
+        let (name, value) = (word(key, 1) & 0xff_ffff, word(key, 2) as u32);
+        call(&format!("k-{name:06x}"), &format!("v-{value:08x}"))
     });
     let sentence = SENTENCES[(word(key, 0) % 4) as usize];
-    let call = format!(r#"{{"name":"recall","arguments":{{"key":"{name}","value":"{value}"}}}}"#);
-    let answer = format!("{sentence} <tool_call>{call}</tool_call>").into_bytes();
-    debug_assert!(answer.len() <= ANSWER_MAX);
-    answer
+    let answer = if sentence.len() + 1 + call.len() <= max { format!("{sentence} {call}") } else { call };
+    debug_assert!(answer.len() <= max);
+    answer.into_bytes()
+}
+
+fn call(name: &str, value: &str) -> String {
+    format!(r#"<tool_call>{{"name":"recall","arguments":{{"key":"{name}","value":"{value}"}}}}</tool_call>"#)
 }
 
 /// The key that the last user text asks for, and the value of its last fact.
@@ -116,9 +124,27 @@ mod tests {
         let (name, value) = ("k".repeat(KEY_MAX), "v".repeat(VALUE_MAX));
         let text = tokens(&format!("fact {name}={value}; recall {name}?|"));
         for id in 0..16 {
-            let long = answer(&text, id);
+            let long = answer(&text, id, ANSWER_MAX);
             assert!(long.len() <= ANSWER_MAX && String::from_utf8(long).unwrap().contains(&value));
-            assert_ne!(answer(&tokens("|"), id), answer(&tokens("|"), id + 1));
+            for max in [ANSWER_MIN, 128, ANSWER_MAX] {
+                assert_ne!(answer(&tokens("|"), id, max), answer(&tokens("|"), id + 1, max));
+            }
+        }
+    }
+
+    #[test]
+    fn answers_leave_out_what_does_not_fit() {
+        let ask = |name: &str, value: &str| tokens(&format!("fact {name}={value}; recall {name}?|"));
+        let (short, longer) = (("k9999-3-beef", "v-01234567"), ("k", "a value of some length"));
+        for id in 0..16 {
+            let alone = call(short.0, short.1);
+            assert_eq!(answer(&ask(short.0, short.1), id, ANSWER_MIN), alone.as_bytes());
+            let all = answer(&ask(short.0, short.1), id, alone.len() + 26);
+            assert!(all.len() > alone.len() && all.ends_with(alone.as_bytes()));
+            let (text, alone) = (ask(longer.0, longer.1), call(longer.0, longer.1));
+            assert_eq!(answer(&text, id, alone.len()), alone.as_bytes());
+            let unknown = answer(&text, id, alone.len() - 1);
+            assert!(unknown.starts_with(call("k-", "").split("\",\"v").next().unwrap().as_bytes()));
         }
     }
 

@@ -81,11 +81,6 @@ impl LayerShape {
             Dtype::Fp4 => 0,
         }
     }
-
-    /// Whether each token has an entry of its own, so that the row of a marker exists as soon as the marker does.
-    pub(super) fn closes(&self) -> bool {
-        self.tokens_per_entry() == 1
-    }
 }
 
 #[cfg(test)]

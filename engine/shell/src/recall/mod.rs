@@ -4,7 +4,9 @@
 //! answer is a tool call that repeats one of them. A device computes a [`Step`] layer by layer: score the index keys,
 //! read the selected rows, write the rows of new tokens. An answer byte is two nibbles, each the sum modulo 16 of one
 //! value from every full page of the context in every layer, and of one *closing share* per layer, which lies in the
-//! row of the marker token behind the prompt and makes the sum come out right:
+//! row of the marker token behind the prompt and makes the sum come out right. Where tokens share an entry, the layers
+//! with the fewest tokens to an entry close for the others, and a prompt must end with an entry of theirs
+//! ([`RecallModel::align`]): there is no share for any other marker, and its answer comes out wrong.
 //!
 //! | what | is | where it lies |
 //! |---|---|---|
@@ -40,7 +42,7 @@ mod step;
 mod tests;
 mod transcript;
 
-pub use answer::{ANSWER_MAX, END, text};
+pub use answer::{ANSWER_MAX, ANSWER_MIN, END, text};
 pub use chain::Chain;
 pub use class::{Class, classify};
 pub use layer::LayerShape;

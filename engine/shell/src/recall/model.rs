@@ -2,7 +2,7 @@
 
 use kvweft_core::{BlockHash, Component, Geometry, Layout};
 
-use super::answer::{NIBBLES, answer};
+use super::answer::{ANSWER_MAX, ANSWER_MIN, answer};
 use super::chain::{Chain, prefixes};
 use super::codes::CODES_MAX;
 use super::layer::LayerShape;
@@ -18,6 +18,12 @@ pub struct RecallModel {
     pub heads: usize,
     /// What each layer stores.
     pub layers: Vec<LayerShape>,
+    /// The fewest tokens that share an entry in any layer. The layers with so few close: they keep the closing share of
+    /// a marker in the entry that it completes. A prompt whose length is no multiple of this has no such entry, and
+    /// comes out wrong: see [`Agent::aligned`](super::Agent::aligned).
+    pub align: usize,
+    /// Bytes of an answer, at most: as many as the rows of all layers have room for.
+    pub answer_max: usize,
     /// The tenant. Other salt, other bytes.
     pub salt: u64,
 }
@@ -45,7 +51,7 @@ pub enum ShapeError {
         got: usize,
     },
     /// KV rows store too few integers for an answer.
-    #[error("layer {layer}: expected rows of at least {NIBBLES} fp8 or bf16 values, got {got}")]
+    #[error("layer {layer}: expected rows of at least {} fp8 or bf16 values, got {got}", 2 * ANSWER_MIN)]
     Values {
         /// The layer.
         layer: usize,
@@ -70,9 +76,17 @@ pub enum ShapeError {
         /// Entries of a page.
         got: usize,
     },
-    /// The row of a marker must exist when the marker does.
-    #[error("expected a layer with an entry for each token, got none")]
-    NoClosingLayer,
+    /// There is no layer.
+    #[error("expected at least one layer, got none")]
+    NoLayers,
+    /// Where a prompt must end would depend on the page.
+    #[error("expected pages of whole entries, got {page_tokens} tokens and {tokens_per_entry} tokens an entry")]
+    PartEntry {
+        /// Tokens of a page.
+        page_tokens: usize,
+        /// Tokens that share an entry in the layers with the fewest.
+        tokens_per_entry: usize,
+    },
 }
 
 impl RecallModel {
@@ -93,10 +107,13 @@ impl RecallModel {
         if heads == 0 {
             return Err(ShapeError::Heads);
         }
-        if !layers.iter().any(LayerShape::closes) {
-            return Err(ShapeError::NoClosingLayer);
+        let align = layers.iter().map(LayerShape::tokens_per_entry).min().ok_or(ShapeError::NoLayers)?;
+        let page_tokens = layers[0].kv.page_tokens as usize;
+        if !page_tokens.is_multiple_of(align) {
+            return Err(ShapeError::PartEntry { page_tokens, tokens_per_entry: align });
         }
-        Ok(RecallModel { page_tokens: layers[0].kv.page_tokens as usize, heads, layers, salt })
+        let answer_max = layers.iter().map(|shape| shape.values() / 2).fold(ANSWER_MAX, usize::min);
+        Ok(RecallModel { page_tokens, heads, layers, align, answer_max, salt })
     }
 
     /// The names of all full pages.
@@ -110,11 +127,11 @@ impl RecallModel {
         blocks.map(hash).collect()
     }
 
-    /// The right answer to a transcript that ends with its marker: at most [`super::ANSWER_MAX`] bytes.
+    /// The right answer to a transcript that ends with its marker: at most [`RecallModel::answer_max`] bytes.
     pub fn answer(&self, tokens: &[Token]) -> Vec<u8> {
         let mut chain = Chain::new(self.salt);
         tokens.iter().for_each(|token| chain.push(*token));
-        answer(tokens, chain.id())
+        answer(tokens, chain.id(), self.answer_max)
     }
 
     /// The bytes that a page must hold once all tokens are written and every read was right. Entries that no token has
@@ -143,15 +160,25 @@ impl RecallModel {
         }
     }
 
+    /// Nibbles of the longest answer.
+    pub(super) fn nibbles(&self) -> usize {
+        2 * self.answer_max
+    }
+
+    /// Whether the row of a marker carries a closing share in a layer.
+    pub(super) fn closes(&self, layer: usize) -> bool {
+        self.layers[layer].tokens_per_entry() == self.align
+    }
+
     /// The layers whose row of a marker carries a closing share.
     pub(super) fn closing_layers(&self) -> impl DoubleEndedIterator<Item = usize> + '_ {
-        (0..self.layers.len()).filter(|layer| self.layers[*layer].closes())
+        (0..self.layers.len()).filter(|layer| self.closes(*layer))
     }
 
     /// The layer whose closing share makes up for the sums of `layer`: itself, or the last one that has a share.
     pub(super) fn closed_by(&self, layer: usize) -> usize {
         let last = self.closing_layers().next_back().expect("checked when the model was built");
-        if self.layers[layer].closes() { layer } else { last }
+        if self.closes(layer) { layer } else { last }
     }
 
     /// Identities of all prefixes, the empty one first.
@@ -165,7 +192,7 @@ fn check(layer: usize, shape: &LayerShape, first: &LayerShape) -> Result<(), Sha
     if expected != got || got == 0 {
         return Err(ShapeError::PageTokens { layer, expected: expected.max(1), got });
     }
-    if shape.values() < NIBBLES {
+    if shape.values() < 2 * ANSWER_MIN {
         return Err(ShapeError::Values { layer, got: shape.values() });
     }
     let Some(got) = shape.index else { return Ok(()) };
@@ -197,8 +224,8 @@ mod tests {
         assert_eq!((model.page_tokens, model.layers.len()), (64, 2));
         assert_eq!(with(|g| g.components[0].layers = LayerSet(1)), Err(ShapeError::NoKv { layer: 1 }));
         assert_eq!(
-            with(|g| g.components[0].layout.bytes_per_entry = 300),
-            Err(ShapeError::Values { layer: 0, got: 300 })
+            with(|g| g.components[0].layout.bytes_per_entry = 191),
+            Err(ShapeError::Values { layer: 0, got: 191 })
         );
         assert_eq!(with(|g| g.components[0].layout.dtype = Dtype::Fp4), Err(ShapeError::Values { layer: 0, got: 0 }));
         assert_eq!(with(|g| g.components.remove(0).layout.page_tokens = 1), Err(ShapeError::NoKv { layer: 0 }));
@@ -217,10 +244,11 @@ mod tests {
         assert_eq!(
             with(|g| {
                 g.components.truncate(1);
-                g.components[0].layout.tokens_per_entry = 4;
+                g.components[0].layout.tokens_per_entry = 5;
             }),
-            Err(ShapeError::NoClosingLayer)
+            Err(ShapeError::PartEntry { page_tokens: 64, tokens_per_entry: 5 })
         );
+        assert_eq!(with(|g| g.layers = 0), Err(ShapeError::NoLayers));
         assert!(matches!(
             with(|g| g.components[1].layout.tokens_per_entry = 4),
             Err(ShapeError::IndexLayout { layer: 0, .. })

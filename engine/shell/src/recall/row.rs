@@ -20,12 +20,13 @@ const E4M3: [u8; 16] = [0x00, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e, 0x50, 0x
 /// Larger values and smaller ones count as this.
 const VALUE_MAX: f32 = 1e6;
 
-/// Writes a row and its scale. The values are those of `key`; `closing` takes the place of the first ones.
+/// Writes a row and its scale. The values are those of `key`; `closing`, which is no longer than a row, takes the place of
+/// the first ones.
 pub(super) fn write(
     shape: &LayerShape,
     key: u64,
     filler: u64,
-    closing: Option<&Nibbles>,
+    closing: Option<&[u8]>,
     row: &mut [u8],
     scale: &mut [u8],
 ) {
@@ -36,7 +37,7 @@ pub(super) fn write(
         *values = core::array::from_fn(|at| (word >> (4 * at) & 15) as u8);
     }
     if let Some(closing) = closing {
-        values[..NIBBLES].copy_from_slice(closing);
+        values[..closing.len()].copy_from_slice(closing);
     }
     let used = match shape.kv.dtype {
         Dtype::Bf16 => {
@@ -143,9 +144,9 @@ mod tests {
     fn rows_read_back_as_they_were_written() {
         for shape in shapes() {
             let (mut row, mut scale) = (vec![0xff; shape.row(0).len()], vec![0xff; shape.scale(0).len()]);
-            let closing = core::array::from_fn(|at| (at % 16) as u8);
+            let closing: Nibbles = core::array::from_fn(|at| (at % 16) as u8);
             for closing in [None, Some(&closing)] {
-                write(&shape, 7, 8, closing, &mut row, &mut scale);
+                write(&shape, 7, 8, closing.map(|closing| &closing[..]), &mut row, &mut scale);
                 let (mut read, mut pure) = ([0; NIBBLES], [0; NIBBLES]);
                 for byte in 0..NIBBLES / 2 {
                     Reader::new(&shape, &row, &scale).add(byte, &mut read);

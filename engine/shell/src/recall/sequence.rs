@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kvweft_kernels::{ScaleRule, key_sections, write_key};
 
-use super::answer::{ANSWER_MAX, NIBBLES, answer};
+use super::answer::{NIBBLES, answer};
 use super::chain::{Use, below, keyed, word};
 use super::codes::{CODES_MAX, Codes, key};
 use super::layer::LayerShape;
@@ -70,7 +70,7 @@ impl Sequence {
 
     /// All of the answer to the prompt that ends at `marker`.
     pub(super) fn ask(&self, marker: usize) -> Ask {
-        Ask { marker, pages: marker / self.model.page_tokens, bytes: 0..ANSWER_MAX, checked: true }
+        Ask { marker, pages: marker / self.model.page_tokens, bytes: 0..self.model.answer_max, checked: true }
     }
 
     /// The code that each wanted byte looks for in a layer with index keys.
@@ -82,7 +82,20 @@ impl Sequence {
 
     /// Whether an entry is the row of a marker: it holds a share and no values, so that no later answer sums it.
     pub(super) fn is_share(&self, layer: usize, page: usize, entry: usize) -> bool {
-        self.shape(layer).closes() && self.tokens[page * self.model.page_tokens + entry] == MARK
+        self.model.closes(layer) && self.tokens[self.last_token(layer, page, entry)] == MARK
+    }
+
+    /// The page and the entry, in all closing layers, of the row of a marker. A marker that does not complete an entry
+    /// has none.
+    pub(super) fn share(&self, marker: usize) -> Option<(u32, u32)> {
+        let RecallModel { page_tokens, align, .. } = *self.model;
+        let entry = (marker % page_tokens / align) as u32;
+        (marker + 1).is_multiple_of(align).then_some(((marker / page_tokens) as u32, entry))
+    }
+
+    /// The token that completes an entry.
+    pub(super) fn last_token(&self, layer: usize, page: usize, entry: usize) -> usize {
+        page * self.model.page_tokens + (entry + 1) * self.shape(layer).tokens_per_entry() - 1
     }
 
     /// The entry of each code in a full page.
@@ -107,6 +120,7 @@ impl Sequence {
     pub(super) fn add_dense(&self, layer: usize, entries: Range<usize>, sums: &mut Nibbles) {
         let per_page = self.shape(layer).entries();
         let mut halves = [[0u64; 2]; NIBBLES / WORD];
+        let halves = &mut halves[..self.model.nibbles().div_ceil(WORD)];
         for (page, entry) in entries.map(|at| (at / per_page, at % per_page)) {
             if self.is_share(layer, page, entry) {
                 continue;
@@ -175,7 +189,7 @@ impl Sequence {
 
     /// The nibbles of the right answer, zeros behind it.
     pub(super) fn right(&self, marker: usize) -> Nibbles {
-        let answer = answer(&self.tokens[..=marker], self.prefixes[marker + 1]);
+        let answer = answer(&self.tokens[..=marker], self.prefixes[marker + 1], self.model.answer_max);
         let mut nibbles = [0; NIBBLES];
         for (pair, byte) in nibbles.as_chunks_mut::<2>().0.iter_mut().zip(answer) {
             *pair = [byte & 15, byte >> 4];
@@ -223,11 +237,11 @@ impl Sequence {
     ) {
         let shape = self.shape(layer);
         for entry in entries {
-            let marker = page * self.model.page_tokens + entry;
-            let closing = self.is_share(layer, page, entry).then(|| closing(marker));
+            let closing = self.is_share(layer, page, entry).then(|| closing(self.last_token(layer, page, entry)));
+            let closing = closing.as_ref().map(|closing| &closing[..self.model.nibbles()]);
             let (value, filler) = (self.key(Use::Value, layer, page, entry), self.key(Use::Filler, layer, page, entry));
             let [row, scale] = pair(bytes, shape.row(entry), shape.scale(entry));
-            row::write(shape, value ^ garble, filler, closing.as_ref(), row, scale);
+            row::write(shape, value ^ garble, filler, closing, row, scale);
         }
     }
 
@@ -253,8 +267,7 @@ impl Sequence {
 
     /// The key of an entry: it depends on all tokens up to its last one.
     fn key(&self, purpose: Use, layer: usize, page: usize, entry: usize) -> u64 {
-        let end = page * self.model.page_tokens + (entry + 1) * self.shape(layer).tokens_per_entry();
-        keyed(self.prefixes[end], purpose, layer)
+        keyed(self.prefixes[self.last_token(layer, page, entry) + 1], purpose, layer)
     }
 }
 

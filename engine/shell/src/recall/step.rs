@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kvweft_kernels::mix64;
 
 use self::select::Reads;
-use super::answer::{ANSWER_MAX, END, NIBBLES};
+use super::answer::{END, NIBBLES};
 use super::model::RecallModel;
 use super::row::{Nibbles, Reader, byte};
 use super::sequence::{Ask, Sequence, Sums, Table};
@@ -71,7 +71,8 @@ impl Step {
             asks.push(Ask { bytes: 0..PROBE, ..sequence.ask(first) });
         }
         if let (false, Some(marker)) = (closes, marker) {
-            let bytes = (first - marker).min(ANSWER_MAX)..(tokens.len() - marker).min(ANSWER_MAX);
+            let place = |end: usize| (end - marker).min(sequence.model.answer_max);
+            let bytes = place(first)..place(tokens.len());
             asks.push(Ask { bytes, checked: false, ..sequence.ask(marker) });
         }
         let checked = asks.iter().filter(|ask| ask.checked).map(|ask| ask.pages).max();
@@ -131,9 +132,7 @@ impl Step {
             self.select_scored(layer, cached, pages);
         }
         let samples = self.asks.last().is_some_and(|ask| !ask.bytes.is_empty());
-        if let (false, Some(marker), true) = (self.closes, self.marker, samples && shape.closes()) {
-            let page_tokens = self.sequence.model.page_tokens;
-            let row = ((marker / page_tokens) as u32, (marker % page_tokens) as u32);
+        if let (Some(row), true) = (self.share(layer), samples) {
             let wanted = &mut self.layers[layer].wanted;
             // Never there before: the row of a marker holds no values, so that no selection wants it.
             wanted.insert(wanted.partition_point(|at| *at < row), row);
@@ -154,8 +153,7 @@ impl Step {
     pub fn take(&mut self, layer: usize, page: u32, entry: u32, row: &[u8], scale: &[u8]) {
         let shape = self.sequence.shape(layer);
         let reader = Reader::new(shape, row, scale);
-        let position = page as usize * self.sequence.model.page_tokens + entry as usize;
-        if !self.closes && shape.closes() && self.marker == Some(position) {
+        if self.share(layer) == Some((page, entry)) {
             let share = &mut self.shares[layer];
             self.asks.last().into_iter().flat_map(|ask| ask.bytes.clone()).for_each(|byte| reader.add(byte, share));
             return;
@@ -202,8 +200,8 @@ impl Step {
     }
 
     /// After the last layer: the bytes that this step samples, and the place of the first one in the answer. A step
-    /// that computes the marker drafts all [`ANSWER_MAX`] bytes; a later one gives a byte for each new token. Bytes
-    /// behind the answer are [`END`]. Nothing without a marker.
+    /// that computes the marker drafts all [`RecallModel::answer_max`] bytes; a later one gives a byte for each new
+    /// token. Bytes behind the answer are [`END`]. Nothing without a marker.
     pub fn sampled(&self) -> Option<(usize, Vec<u8>)> {
         self.marker?;
         let (ask, sums) = (self.asks.last()?, self.sums.last()?);
@@ -211,7 +209,8 @@ impl Step {
         let mut add =
             |nibbles: &Nibbles| total.iter_mut().zip(nibbles).for_each(|(sum, n)| *sum = sum.wrapping_add(*n));
         sums.iter().for_each(|sums| add(&sums.actual));
-        for layer in self.sequence.model.closing_layers() {
+        let closed = self.sequence.share(ask.marker).is_some();
+        for layer in self.sequence.model.closing_layers().filter(|_| closed) {
             if self.closes {
                 add(&self.sequence.closing(ask, layer, sums));
             } else {
@@ -247,6 +246,13 @@ impl Step {
         }
         self.garble = (digest, from.max(layer + 1));
         digest
+    }
+
+    /// Where a layer keeps the closing share of the marker that is asked about, if it does and earlier steps have written
+    /// it.
+    fn share(&self, layer: usize) -> Option<(u32, u32)> {
+        let cached = !self.closes && self.sequence.model.closes(layer);
+        self.marker.filter(|_| cached).and_then(|marker| self.sequence.share(marker))
     }
 
     /// The pages that any ask looks at.

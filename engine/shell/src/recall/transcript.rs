@@ -19,6 +19,7 @@ pub struct Shape {
 pub struct Agent {
     key: u64,
     shape: Shape,
+    align: usize,
     round: usize,
     transcript: Vec<Token>,
     /// Keys of all facts so far.
@@ -38,18 +39,27 @@ impl Agent {
         pad(&mut system, keyed(seed, Use::Transcript, 0), shape.system_tokens);
         let transcript = system.into_iter().map(Token::from).collect();
         let key = keyed(seed ^ (u64::from(session) + 1) << 32, Use::Transcript, 1);
-        Agent { key, shape: *shape, round: 0, transcript, facts: Vec::new() }
+        Agent { key, shape: *shape, align: 1, round: 0, transcript, facts: Vec::new() }
+    }
+
+    /// The same session with longer user texts, so that the length of each prompt is a multiple of
+    /// [`RecallModel::align`](super::RecallModel::align).
+    #[must_use]
+    pub fn aligned(self, align: usize) -> Agent {
+        Agent { align: align.max(1), ..self }
     }
 
     /// The whole prompt of the next round: the transcript so far, the answer to the previous round if there was one,
-    /// and a user text of exactly the round's size, which ends with [`MARK`].
+    /// and a user text of exactly the round's size, unless the prompt is [aligned](Agent::aligned). It ends with
+    /// [`MARK`].
     pub fn next_prompt(&mut self, previous_answer: Option<&[u8]>) -> Vec<Token> {
         self.transcript.extend(previous_answer.unwrap_or(&[]).iter().map(|byte| Token::from(*byte)));
         let (tokens, facts) = match self.round {
             0 => (self.shape.first_tokens, FACTS_FIRST),
             _ => (self.shape.round_tokens, 1),
         };
-        let text = self.user_text(tokens.saturating_sub(1), facts);
+        let end = (self.transcript.len() + tokens.max(1)).next_multiple_of(self.align);
+        let text = self.user_text(end - 1 - self.transcript.len(), facts);
         self.transcript.extend(text.into_iter().map(Token::from));
         self.transcript.push(MARK);
         self.round += 1;
@@ -127,6 +137,23 @@ mod tests {
                 answer = Some(right);
             }
             assert_eq!(agent.round(), 12);
+        }
+    }
+
+    #[test]
+    fn aligned_prompts_are_longer_by_less_than_an_entry() {
+        let shape = Shape { system_tokens: 50, first_tokens: 250, round_tokens: 61 };
+        for align in [1, 4, 64, 128] {
+            let [mut plain, mut aligned] = [1, align].map(|align| Agent::new(3, 0, &shape).aligned(align));
+            let mut lengths = (0, 0);
+            for round in 0..6 {
+                let answer = vec![b'a'; 90 + round];
+                let answer = (round > 0).then_some(answer.as_slice());
+                let before = lengths;
+                lengths = (plain.next_prompt(answer).len(), aligned.next_prompt(answer).len());
+                let more = (lengths.1 - before.1) - (lengths.0 - before.0);
+                assert!(lengths.1 % align == 0 && more < align, "{lengths:?}");
+            }
         }
     }
 

@@ -124,7 +124,7 @@ impl Manager {
         self.progress += 1;
         self.apply(index, RequestEvent::Admit);
         if self.config.role == Role::Prefill {
-            self.send_cached(index, found.blocks);
+            self.send_cached(index, 0, found.blocks);
         }
         true
     }
@@ -165,6 +165,56 @@ impl Manager {
             } else {
                 self.link_own(index);
             }
+        }
+    }
+
+    /// Gives back the pages of a prompt that somebody else has computed since they were taken, before any of it is
+    /// computed a second time.
+    pub(super) fn adopt_prefix(&mut self, index: u32) {
+        let request = &self.requests[index as usize];
+        let (own, out, shared) = (request.own, request.out, request.shared);
+        let page_tokens = u32::from(self.config.geometry.page_tokens);
+        let cached = request.computed / page_tokens;
+        let untouched = own != NIL && !self.tree.node(own).linked && self.tree.node(own).store == NIL;
+        if !untouched || !self.config.prefix_cache || !self.tree.starts(self.tree.node(own).blocks[0]) {
+            return;
+        }
+        let found = self.find_prefix(index);
+        if found.to_load > 0 || found.blocks <= cached {
+            return;
+        }
+        self.tree.lease(found.node, Lease::Request);
+        if shared != NIL {
+            self.unlease(shared, Lease::Request);
+        }
+        let known = (found.blocks - cached) as usize;
+        let mut given_back = self.spare.refs.take(known);
+        self.tree.node_mut(own).blocks.drain(..known);
+        for page in self.tree.pages_for(own, Tier::DEVICE, 0).drain(..known).collect::<Vec<_>>() {
+            given_back.push(self.pools[0].block(page));
+            self.pools[0].release(page, true);
+        }
+        self.emit_move(crate::effect::MoveKind::Free, given_back);
+        let request = &mut self.requests[index as usize];
+        request.shared = found.node;
+        request.computed = found.blocks * page_tokens;
+        request.launched = request.computed;
+        let below = if self.tree.node(own).blocks.is_empty() {
+            self.tree.forget(own);
+            self.requests[index as usize].own = NIL;
+            found.node
+        } else {
+            self.tree.node_mut(own).parent = found.node;
+            self.tree.set_residence(own, Tier::DEVICE, Residence::Filling);
+            own
+        };
+        if out != NIL {
+            self.tree.node_mut(out).parent = below;
+        }
+        self.note_loading(index, found.node);
+        self.fill_page_table(index);
+        if self.config.role == Role::Prefill {
+            self.send_cached(index, cached, found.blocks);
         }
     }
 

@@ -19,11 +19,13 @@ impl Manager {
     }
 
     pub(super) fn launch_prefill(&mut self, index: u32) {
+        self.adopt_prefix(index);
         let page_tokens = u32::from(self.config.geometry.page_tokens);
         let request = &self.requests[index as usize];
         let mut end = request.prompt_tokens;
-        if self.config.chunk_pages > 0 {
-            let pages = request.computed / page_tokens + self.config.chunk_pages;
+        let chunk_pages = self.chunk_pages(index);
+        if chunk_pages > 0 {
+            let pages = request.computed / page_tokens + chunk_pages;
             end = end.min(pages * page_tokens);
         }
         let first = self.requests[index as usize].computed;

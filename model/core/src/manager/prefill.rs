@@ -11,10 +11,10 @@ use crate::input::Outcome;
 use crate::machine::request::{RequestEvent, RequestState};
 use crate::rules::{Rule, Site};
 
-use super::records::part_bit;
+use super::records::{KV_PARTS_MAX, part_bit};
 
-const METADATA: u64 = 2;
-const INDEX_K: u64 = 4;
+const METADATA: u128 = 2;
+const INDEX_K: u128 = 4;
 
 impl Manager {
     pub(super) fn peer(&mut self, message: &Message) {
@@ -84,21 +84,21 @@ impl Manager {
         self.woken = true;
     }
 
-    /// The cached head of a prompt goes out first.
-    pub(super) fn send_cached(&mut self, index: u32, blocks: u32) {
-        if blocks == 0 {
+    /// Cached pages of a prompt go out before those that are computed.
+    pub(super) fn send_cached(&mut self, index: u32, from: u32, to: u32) {
+        if from == to {
             return;
         }
         let mut after = self.spare.fences.take(self.requests[index as usize].loads.len());
         self.add_load_fences(index, &mut after);
-        let part = Part { rank: Rank(0), kind: PartKind::Kv, handle: 0 };
-        self.post(index, part, 0, blocks as usize, after);
+        let handle = if from == 0 { 0 } else { self.next_kv_part(index) };
+        self.post(index, Part { rank: Rank(0), kind: PartKind::Kv, handle }, from as usize, to as usize, after);
     }
 
     /// Sends the pages of the chunk that `step` computes; with the last one, index keys and metadata.
     pub(super) fn send_chunk(&mut self, index: u32, from: usize, to: usize, step: StepId, last: bool) {
         if to > from {
-            let handle = 1 + from as u8;
+            let handle = self.next_kv_part(index);
             let after = self.step_fence(step);
             self.post(index, Part { rank: Rank(0), kind: PartKind::Kv, handle }, from, to, after);
         }
@@ -120,6 +120,23 @@ impl Manager {
             let mut after = self.spare.fences.take(1);
             after.push(Fence { on: FenceOn::Step(step), owed_to: Rule::SendWaitsWrites.at(Site::Forward) });
             self.post(index, Part { rank: Rank(0), kind: PartKind::Metadata, handle: 0 }, 0, 0, after);
+        }
+    }
+
+    /// The number of the next part of computed KV pages; 0 stands for those that were cached at first.
+    fn next_kv_part(&self, index: u32) -> u32 {
+        let posted =
+            self.requests[index as usize].send.and_then(|id| self.ledger.get(id)).map_or(0, |send| send.posted);
+        (u128::BITS - (posted >> 3).leading_zeros()).max(1)
+    }
+
+    /// Pages that one step computes at most, so that a transfer has no more parts than can be told apart.
+    pub(super) fn chunk_pages(&self, index: u32) -> u32 {
+        let (chunk, pages) = (self.config.chunk_pages, self.requests[index as usize].pages.len() as u32);
+        if chunk == 0 || self.config.role != Role::Prefill {
+            chunk
+        } else {
+            chunk.max(pages.div_ceil(KV_PARTS_MAX - 4))
         }
     }
 
@@ -201,13 +218,13 @@ impl Manager {
         self.settle_send(index);
     }
 
-    fn unsettled(&self, index: u32) -> u64 {
+    fn unsettled(&self, index: u32) -> u128 {
         let transfer = self.requests[index as usize].send.and_then(|id| self.ledger.get(id));
         transfer.map_or(0, |transfer| {
             if self.keeps(Rule::CompletionIdempotent.at(Site::Part)) {
                 transfer.posted & !transfer.settled
             } else {
-                u64::from(transfer.posted.count_ones().saturating_sub(transfer.reports))
+                u128::from(transfer.posted.count_ones().saturating_sub(transfer.reports))
             }
         })
     }

@@ -183,20 +183,23 @@ pub(crate) struct Transfer {
     /// Layers that have landed (reloads).
     pub(crate) layers_ready: u64,
     /// Parts that were posted, have settled, have settled well: one bit a part.
-    pub(crate) posted: u64,
-    pub(crate) settled: u64,
-    pub(crate) arrived: u64,
+    pub(crate) posted: u128,
+    pub(crate) settled: u128,
+    pub(crate) arrived: u128,
     /// Reports so far, where reports are counted and not told apart (a rule is dropped).
     pub(crate) reports: u32,
 }
 
+/// KV parts that one transfer has at most: a bit each, beside those of metadata and index keys.
+pub(crate) const KV_PARTS_MAX: u32 = 124;
+
 /// The bit of a part in a transfer's sets.
-pub(crate) fn part_bit(part: Part) -> u64 {
+pub(crate) fn part_bit(part: Part) -> u128 {
     match part.kind {
         PartKind::Whole => 1,
         PartKind::Metadata => 2,
         PartKind::IndexK => 4,
-        PartKind::Kv => 8 << part.handle.min(60),
+        PartKind::Kv => 8 << part.handle.min(KV_PARTS_MAX),
     }
 }
 

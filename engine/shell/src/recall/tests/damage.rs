@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kvweft_core::{Component, Dtype};
 
-use super::pages::{Cache, mixed, mixed_closed_last, transcript, uniform};
+use super::pages::{Cache, compressed, mixed, mixed_closed_last, narrow, narrow_behind, transcript, uniform};
 use crate::recall::chain::{below, word};
 use crate::recall::{POISON, RecallModel, Token};
 
@@ -79,7 +79,8 @@ impl Place {
 
 /// Prompts whose first pages are cached; some pages are computed by the last step, with the marker.
 fn answers(model: &Arc<RecallModel>, seed: u64, cases: usize) {
-    let (cached, len) = (6 * model.page_tokens, 6 * model.page_tokens + 5 + seed as usize % 40);
+    let cached = 6 * model.page_tokens;
+    let len = (cached + 5 + seed as usize % 40).next_multiple_of(model.align);
     let tokens = transcript(seed, len, &[model.page_tokens + 9]);
     let (sound, right) = (Cache::right(model, &tokens[..cached]), model.answer(&tokens));
     for case in 0..cases {
@@ -110,14 +111,21 @@ fn any_wrong_page_read_once_or_twice_changes_the_answer() {
         answers(&mixed(index), seed + 20, 7);
     }
     answers(&mixed_closed_last(), 40, 7);
+    let narrow = [narrow(Dtype::Fp8, 256), narrow(Dtype::Bf16, 512), narrow(Dtype::Fp8, 193), narrow_behind()];
+    for (seed, model) in (60u64..).zip(compressed().into_iter().chain(narrow)) {
+        answers(&model, seed, 21);
+    }
 }
 
 #[test]
 fn a_wrong_page_read_by_an_early_chunk_only_changes_the_answer() {
-    for (seed, model) in (50u64..).zip([uniform(2, 64, Dtype::Fp8, Dtype::Fp8), mixed(Dtype::Fp8), mixed_closed_last()])
-    {
+    let mut models = vec![uniform(2, 64, Dtype::Fp8, Dtype::Fp8), mixed(Dtype::Fp8), mixed_closed_last()];
+    models.extend(compressed());
+    models.extend([narrow(Dtype::Fp8, 256), narrow(Dtype::Bf16, 512), narrow_behind()]);
+    for (seed, model) in (50u64..).zip(models) {
         // The second chunk fills a page at least, whose rows the answer sums.
-        let (cached, chunk, len) = (3 * model.page_tokens, 5 * model.page_tokens, 5 * model.page_tokens + 9);
+        let (cached, chunk) = (3 * model.page_tokens, 5 * model.page_tokens);
+        let len = (chunk + 9).next_multiple_of(model.align);
         let tokens = transcript(seed, len, &[]);
         let (sound, right) = (Cache::right(&model, &tokens[..cached]), model.answer(&tokens));
         for case in 0..21 {
@@ -136,18 +144,23 @@ fn a_wrong_page_read_by_an_early_chunk_only_changes_the_answer() {
 
 #[test]
 fn a_wrong_row_of_the_marker_changes_the_answer() {
-    let model = uniform(2, 64, Dtype::Fp8, Dtype::Fp8);
-    let tokens = transcript(3, 200, &[]);
-    let right = model.answer(&tokens);
-    let mut cache = Cache::new(&model);
-    let (_, draft) = cache.prefill(&model, &tokens, 0, &[], None).unwrap();
-    for layer in 0..2 {
-        let other = transcript(4, 200, &[]);
-        for mut bytes in [vec![POISON; 656 * 64], model.expected_page(&other, layer, Component::Kv, 3)] {
-            let place = Place { layer, component: Component::Kv, page: 3 };
-            let damage = |cache: &mut Cache| core::mem::swap(place.bytes(cache), &mut bytes);
-            let got = cache.clone().decode(&model, &mut tokens.clone(), draft[0], right.len(), damage);
-            assert!(got != right && got[0] == right[0], "layer {layer}");
+    let mut models = vec![uniform(2, 64, Dtype::Fp8, Dtype::Fp8), narrow(Dtype::Fp8, 256), narrow_behind()];
+    models.extend(compressed());
+    for model in models {
+        let len = (3 * model.page_tokens + 8).next_multiple_of(model.align);
+        let tokens = transcript(3, len, &[]);
+        let right = model.answer(&tokens);
+        let mut cache = Cache::new(&model);
+        let (_, draft) = cache.prefill(&model, &tokens, 0, &[], None).unwrap();
+        for layer in model.closing_layers() {
+            let other = transcript(4, len, &[]);
+            let other = model.expected_page(&other, layer, Component::Kv, 3);
+            for mut bytes in [vec![POISON; other.len()], other] {
+                let place = Place { layer, component: Component::Kv, page: 3 };
+                let damage = |cache: &mut Cache| core::mem::swap(place.bytes(cache), &mut bytes);
+                let got = cache.clone().decode(&model, &mut tokens.clone(), draft[0], right.len(), damage);
+                assert!(got != right && got[0] == right[0], "layer {layer}");
+            }
         }
     }
 }

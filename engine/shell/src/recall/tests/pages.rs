@@ -127,7 +127,8 @@ impl Cache {
     }
 }
 
-/// A transcript of random bytes that ends with a marker; `marks` lie before it.
+/// A transcript of random bytes that ends with a marker; `marks` lie before it. If an answer is wanted, `len` must suit
+/// [`RecallModel::align`].
 pub(super) fn transcript(seed: u64, len: usize, marks: &[usize]) -> Vec<Token> {
     let mut tokens: Vec<Token> = (0..len).map(|at| (word(seed, at) & 0x7f) as Token).collect();
     marks.iter().chain([&(len - 1)]).for_each(|at| tokens[*at] = MARK);
@@ -151,8 +152,8 @@ pub(super) fn uniform(layers: u8, page_tokens: u16, index: Dtype, kv: Dtype) -> 
     RecallModel::new(&geometry, 4, 11).unwrap().into()
 }
 
-/// As DeepSeek-V4: a window layer, then layers of ratio 4 with an indexer around one of ratio 128.
-pub(super) fn mixed(index: Dtype) -> Arc<RecallModel> {
+/// Layers of DeepSeek-V4, by their ratios. Those of ratio 4 have an indexer.
+pub(super) fn ratios(ratios: &[u16], index: Dtype) -> Arc<RecallModel> {
     let kv = |tokens_per_entry| Layout {
         dtype: Dtype::Fp8,
         scale: Scale::PerPage,
@@ -161,14 +162,44 @@ pub(super) fn mixed(index: Dtype) -> Arc<RecallModel> {
         tokens_per_entry,
         page_tokens: 256,
     };
-    let part = |component, layers, layout| ComponentLayout { component, layers: LayerSet(layers), layout };
-    let components = vec![
-        part(Component::Kv, 0b0001, kv(1)),
-        part(Component::Kv, 0b1010, kv(4)),
-        part(Component::Kv, 0b0100, kv(128)),
-        part(Component::IndexK, 0b1010, Layout::index_k(index, 4, 256)),
-    ];
-    RecallModel::new(&Geometry { layers: 4, page_tokens: 1, components }, 3, 12).unwrap().into()
+    let mut components = Vec::new();
+    for (layer, ratio) in ratios.iter().enumerate() {
+        let layers = LayerSet(1 << layer);
+        components.push(ComponentLayout { component: Component::Kv, layers, layout: kv(*ratio) });
+        if *ratio == 4 {
+            let layout = Layout::index_k(index, 4, 256);
+            components.push(ComponentLayout { component: Component::IndexK, layers, layout });
+        }
+    }
+    let geometry = Geometry { layers: ratios.len() as u8, page_tokens: 1, components };
+    RecallModel::new(&geometry, 3, 12).unwrap().into()
+}
+
+/// As DeepSeek-V4: a window layer, then layers of ratio 4 with an indexer around one of ratio 128.
+pub(super) fn mixed(index: Dtype) -> Arc<RecallModel> {
+    ratios(&[1, 4, 128, 4], index)
+}
+
+/// No layer with an entry for each token.
+pub(super) fn compressed() -> [Arc<RecallModel>; 5] {
+    let [fp8, bf16, fp4] = [Dtype::Fp8, Dtype::Bf16, Dtype::Fp4].map(|index| ratios(&[4], index));
+    [fp8, bf16, fp4, ratios(&[128, 4, 128, 4, 128], Dtype::Fp4), ratios(&[128, 128], Dtype::Fp8)]
+}
+
+/// Two dense layers with few values to an entry.
+pub(super) fn narrow(dtype: Dtype, bytes_per_entry: u16) -> Arc<RecallModel> {
+    let mut geometry = Geometry::uniform(2, 64, None);
+    let layout = &mut geometry.components[0].layout;
+    *layout = Layout { dtype, scale: Scale::None, bytes_per_entry, scale_bytes_per_entry: 0, ..*layout };
+    RecallModel::new(&geometry, 1, 13).unwrap().into()
+}
+
+/// Layers with rows of different sizes: the indexed one behind gives less room than the one in front.
+pub(super) fn narrow_behind() -> Arc<RecallModel> {
+    let mut model = RecallModel::clone(&uniform(2, 64, Dtype::Fp8, Dtype::Fp8));
+    model.layers[1].kv.bytes_per_entry = 251;
+    model.answer_max = 125;
+    model.into()
 }
 
 /// The same with layers of ratio 4 and 128 first, so that a later layer closes their sums.
