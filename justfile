@@ -47,3 +47,11 @@ fuzz cases="100000":
 # Everything that a change must pass, in the order of the checks' cost.
 ci:
     .ci/run
+
+# Runs the whole engine on threads under shuttle with many more schedules than `just test` does (long).
+shuttle schedules="200000":
+    KVWEFT_SHUTTLE_SCHEDULES={{schedules}} cargo test -p kvweft-tests --test shuttle_engine -- --nocapture
+
+# Runs every loom model without the bound on preemptions that some of them have in `just test` (long).
+loom:
+    KVWEFT_LOOM_UNBOUNDED=1 cargo test -p kvweft-tests --test loom_models -- --nocapture

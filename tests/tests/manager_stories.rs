@@ -1,7 +1,9 @@
 //! The shortest sequences that have broken the manager. While a defect of `known` is stepped around, its story holds because
 //! the driver leaves out the decisive moment; with the defect fixed, because the manager does what it owes.
 
-use kvweft_core::WritePolicy;
+use kvweft_core::{
+    BlockHash, Config, Effect, Geometry, Input, Manager, MoveKind, RequestId, Role, StepId, Submit, WritePolicy,
+};
 use kvweft_tests::drive::run;
 use kvweft_tests::operation::{Case, Operation, Setup};
 
@@ -97,4 +99,40 @@ fn a_failed_reload_leaves_no_gap_above_blocks_that_are_loaded_by_another() {
         Operation::Round,
     ];
     holds(setup, operations);
+}
+
+#[test]
+fn a_prefix_that_was_computed_meanwhile_is_shared_and_its_pages_go_back() {
+    let config = Config::new(Role::Together, Geometry::uniform(1, 64, None), 8, 0);
+    let mut manager = Manager::new(config);
+    let submit = |manager: &mut Manager, request, blocks: &[u128]| {
+        let blocks: Vec<BlockHash> = blocks.iter().copied().map(BlockHash).collect();
+        let submit = Submit {
+            request: RequestId(request),
+            room: None,
+            blocks: &blocks,
+            tail_tokens: 3,
+            output_tokens: 5,
+            priority: 0,
+        };
+        manager.handle(Input::Submit(submit)).unwrap();
+        effects(manager)
+    };
+    submit(&mut manager, 0, &[1, 2]);
+    assert!(submit(&mut manager, 1, &[1, 2, 3]).iter().any(|effect| matches!(effect, Effect::Move(_))), "it has pages");
+    manager.handle(Input::StepDone { step: StepId(0) }).unwrap();
+    let after = effects(&mut manager);
+    let freed = after.iter().find_map(|effect| match effect {
+        Effect::Move(moved) if moved.what == MoveKind::Free => Some(moved.pages.len()),
+        _ => None,
+    });
+    let launched = after.iter().find_map(|effect| match effect {
+        Effect::RunStep(step) => Some((step.items[0].request, step.items[0].first_token, step.items[0].tokens)),
+        _ => None,
+    });
+    assert_eq!((freed, launched), (Some(2), Some((RequestId(1), 128, 67))), "{after:#?}");
+}
+
+fn effects(manager: &mut Manager) -> Vec<Effect> {
+    std::iter::from_fn(|| manager.poll_effect()).collect()
 }

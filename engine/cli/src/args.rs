@@ -165,6 +165,8 @@ pub(crate) enum Grain {
 pub(crate) enum On {
     /// The symbolic world.
     Model,
+    /// The world, and real threads on real memory that follow it step by step.
+    Host,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

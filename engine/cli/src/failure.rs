@@ -34,6 +34,8 @@ pub(crate) enum Failure {
     Property(String),
     #[error("error: {}: {why}", path.display())]
     File { path: PathBuf, why: String },
+    #[error("error: the threads cannot follow the trace: {0}")]
+    Threads(String),
     #[error("{}:{line}: error: {message}", path.display())]
     Trace { path: PathBuf, line: usize, message: String },
 }

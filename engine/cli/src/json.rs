@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::What;
+use crate::commands::replay::OnThreads;
 use crate::coverage::Coverage;
 
 #[derive(Serialize)]
@@ -104,7 +105,11 @@ fn grain(grain: Grain) -> &'static str {
 }
 
 /// The document of `kvweft replay`.
-pub(crate) fn replay(file: &TraceFile, result: &Result<Replayed, Box<Impossible>>) -> String {
+pub(crate) fn replay(
+    file: &TraceFile,
+    result: &Result<Replayed, Box<Impossible>>,
+    threads: Option<&OnThreads>,
+) -> String {
     let (steps, violation, impossible) = match result {
         Ok(replayed) => (replayed.steps.len(), replayed.violation.as_ref(), None),
         Err(impossible) => (impossible.before.len(), None, Some(impossible)),
@@ -123,6 +128,16 @@ pub(crate) fn replay(file: &TraceFile, result: &Result<Replayed, Box<Impossible>
             "waits_for": impossible.blocked.as_ref().map(|blocked| &blocked.waits_for),
             "owed_to": impossible.blocked.as_ref().map(|blocked| blocked.owed_to.to_string()),
             "possible": impossible.possible,
+        })),
+        "threads": threads.map(|threads| json!({
+            "held_by": threads.held.map(|owed_to| owed_to.to_string()),
+            "requests": threads.requests.iter().map(|(name, outcome)| json!({
+                "request": name,
+                "ended": outcome.ending.is_some(),
+                "expected": String::from_utf8_lossy(&outcome.expected),
+                "answer": outcome.answer.as_ref().map(|answer| String::from_utf8_lossy(answer)),
+                "garbled": outcome.is_garbled(),
+            })).collect::<Vec<_>>(),
         })),
     }))
 }

@@ -83,10 +83,7 @@ impl<C: Cell> Pools<C> {
 
     /// All bytes of a cell.
     pub fn bytes(&self, block: BlockRef, unit: usize) -> Vec<u8> {
-        let layout = self.layout(block.tier, unit);
-        let mut bytes = load_bytes(self.cell_of(block, unit), 0..layout.page_bytes() as usize);
-        bytes.truncate(layout.page_bytes() as usize);
-        bytes
+        load_bytes(self.cell_of(block, unit), 0..self.layout(block.tier, unit).page_bytes() as usize)
     }
 
     /// The checksum of a cell.
@@ -109,10 +106,20 @@ impl<C: Cell> Pools<C> {
 /// The bytes of a range of a cell.
 pub fn load_bytes<C: Cell>(cell: &C, bytes: Range<usize>) -> Vec<u8> {
     let first = bytes.start / 8;
-    let mut words = vec![0u64; bytes.end.div_ceil(8) - first];
-    cell.load(first, &mut words);
-    let all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    all[bytes.start - first * 8..bytes.end - first * 8].to_vec()
+    let mut out = vec![0u8; (bytes.end.div_ceil(8) - first) * 8];
+    let mut words = [0u64; 128];
+    let mut at = first;
+    for chunk in out.chunks_mut(words.len() * 8) {
+        let words = &mut words[..chunk.len() / 8];
+        cell.load(at, words);
+        at += words.len();
+        for (bytes, word) in chunk.chunks_exact_mut(8).zip(&*words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+    out.truncate(bytes.end - first * 8);
+    out.drain(..bytes.start - first * 8);
+    out
 }
 
 /// Writes a range of a page's bytes to its cell; `page` holds the whole page, so that words at the edges are known.

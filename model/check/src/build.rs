@@ -6,7 +6,7 @@ use kvweft_core::{
 };
 use kvweft_world::{Budget, EngineConfig, Grain, Machine, PROPERTIES, Script, SubjectFault};
 
-use crate::scenario::{self, Names, RuleName, Scenario, Side};
+use crate::scenario::{self, ModelFile, Names, RuleName, Scenario, Side};
 use crate::world_system::WorldSystem;
 
 /// The cache manager of kvweft in the world of a scenario.
@@ -163,12 +163,42 @@ fn configs(scenario: &Scenario, drops: RuleSet, order: AllocationOrder) -> Vec<C
 
 /// One page of the world stands for one page of the model: a token of the world is a page.
 fn geometry(scenario: &Scenario, decode: bool) -> Geometry {
-    let page_tokens = scenario.model.geometry.page_tokens as u16;
-    let layers = scenario.model.layers.len() as u8;
-    let mut components: Vec<ComponentLayout> = Vec::new();
-    for (at, layer) in scenario.model.layers.iter().enumerate() {
+    let layers = scenario.model.layers.iter().map(|layer| {
         let index_k = if decode { &layer.decode_index_k } else { &layer.index_k };
-        let layouts = [(Component::Kv, Some(&layer.kv)), (Component::IndexK, index_k.as_ref())];
+        (&layer.kv, index_k.as_ref())
+    });
+    gathered(1, scenario.model.geometry.page_tokens as u16, layers)
+}
+
+/// The cache of some layers of a model as it is, where a token is a token; index keys in `index_k`, or as the model file
+/// says. A layer that has no layout for that dtype has no index keys.
+///
+/// # Panics
+/// If the model has no such layer, or there are more than 64.
+pub fn model_geometry(model: &ModelFile, layers: &[usize], index_k: Option<scenario::Dtype>) -> Geometry {
+    assert!(layers.len() <= 64, "a geometry has at most 64 layers");
+    let index_k = index_k.or(model.index_k_dtype);
+    let layers = layers.iter().map(|&layer| {
+        let kind = &model.layers[layer];
+        let kv = model.layout(kind, scenario::Component::Kv, model.kv_dtype);
+        let kv = kv.expect("checked when the model was read: every kind has a kv layout of the model's dtype");
+        (kv, index_k.and_then(|dtype| model.layout(kind, scenario::Component::IndexK, dtype)))
+    });
+    let page_tokens = model.page_tokens as u16;
+    gathered(page_tokens, page_tokens, layers)
+}
+
+/// Layers whose layouts are alike share an entry. A page is of `page_tokens` tokens, and of `page_tokens_counted` for the
+/// manager.
+fn gathered<'a>(
+    page_tokens_counted: u16,
+    page_tokens: u16,
+    layers: impl ExactSizeIterator<Item = (&'a scenario::Layout, Option<&'a scenario::Layout>)>,
+) -> Geometry {
+    let count = layers.len() as u8;
+    let mut components: Vec<ComponentLayout> = Vec::new();
+    for (at, (kv, index_k)) in layers.enumerate() {
+        let layouts = [(Component::Kv, Some(kv)), (Component::IndexK, index_k)];
         for (component, layout) in layouts {
             let Some(layout) = layout.map(|layout| convert(layout, page_tokens)) else { continue };
             match components.iter_mut().find(|known| known.component == component && known.layout == layout) {
@@ -177,7 +207,7 @@ fn geometry(scenario: &Scenario, decode: bool) -> Geometry {
             }
         }
     }
-    Geometry { layers, page_tokens: 1, components }
+    Geometry { layers: count, page_tokens: page_tokens_counted, components }
 }
 
 fn convert(layout: &scenario::Layout, page_tokens: u16) -> Layout {

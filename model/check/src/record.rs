@@ -138,6 +138,8 @@ pub struct Impossible {
     pub possible: Vec<String>,
     /// What was done before.
     pub before: Vec<ReplayedStep>,
+    /// The actions that were taken for it.
+    pub actions: Vec<Action>,
 }
 
 impl fmt::Display for Impossible {
@@ -168,7 +170,7 @@ pub fn replay<P: Protocol>(system: &WorldSystem<P>, trace: &TraceFile) -> Result
         let mut rest = ops.as_slice();
         while !rest.is_empty() {
             let Some((action, taken)) = find(&walk, &line.actor, rest) else {
-                return Err(Box::new(impossible(&walk, i + 1, line, rest, replayed.steps)));
+                return Err(Box::new(impossible(&walk, i + 1, line, rest, replayed)));
             };
             let (_, result, violations) = walk.take(action);
             if !step.result.is_empty() && !result.is_empty() {
@@ -210,7 +212,7 @@ fn impossible<P: Protocol>(
     step: usize,
     line: &StepLine,
     rest: &[&str],
-    before: Vec<ReplayedStep>,
+    replayed: Replayed,
 ) -> Impossible {
     let blocked = walk.blocked();
     let exactly = blocked.iter().find(|blocked| blocked.actor == line.actor && rest.contains(&blocked.op.as_str()));
@@ -220,6 +222,7 @@ fn impossible<P: Protocol>(
         wanted: format!("{} {}", line.actor, rest.join("; ")),
         blocked: exactly.or(same_actor).cloned(),
         possible: walk.choices().into_iter().map(|(_, d)| format!("{} {}", d.actor, d.ops.join("; "))).collect(),
-        before,
+        before: replayed.steps,
+        actions: replayed.actions,
     }
 }

@@ -55,7 +55,6 @@ struct Follower<'a> {
     sources: BTreeMap<(u8, TransferId), u8>,
     /// Engines that are handing in what is queued: the world does that within the action of the timer.
     polling: [bool; 2],
-    submitted: BTreeSet<u32>,
     unmatched: usize,
 }
 
@@ -94,7 +93,6 @@ impl<'a> Follower<'a> {
             covered: Vec::new(),
             sources: BTreeMap::new(),
             polling: [false; 2],
-            submitted: BTreeSet::new(),
             unmatched: 0,
         }
     }
@@ -125,6 +123,8 @@ impl<'a> Follower<'a> {
                 Phase::Begin => Operation::SendBegin { transfer, part },
                 Phase::End => Operation::SendEnd { transfer, part },
             }),
+            Event::SendFailed { transfer, part } => Said::Did(Operation::SendFail { transfer, part }),
+            Event::Nothing { engine, step } => Said::Did(Operation::Nothing { engine, step }),
             Event::Input { engine, ref input, ref effects, .. } => self.input(engine, input, effects),
             Event::Run(_) | Event::Lost { .. } | Event::End { .. } => Said::Nothing,
         }
@@ -145,9 +145,10 @@ impl<'a> Follower<'a> {
         let report = |source| Said::Did(Operation::Report { engine, source });
         match *input {
             InputRecord::Submit { request, .. } => {
-                // A world hands a request to both engines at once.
-                let first = self.submitted.insert(request.0);
-                if first { Said::Input(Action::Submit { request: request.0 as u8 }) } else { Said::Nothing }
+                // A world hands a request to both engines at once. On threads decode is the last to know of it, and the
+                // first to do something for it.
+                let known = usize::from(engine) + 1 == self.system.machine.engines.len();
+                if known { Said::Input(Action::Submit { request: request.0 as u8 }) } else { Said::Nothing }
             }
             InputRecord::StepDone { .. } => report(0),
             InputRecord::Completed { transfer, part, .. } if part.kind == PartKind::Whole => {
@@ -194,19 +195,13 @@ impl<'a> Follower<'a> {
             self.covered.remove(at);
             return;
         }
-        if let Some((action, operations)) = self.beginning_with(operation) {
-            self.covered.extend(operations.into_iter().skip(1));
-            self.take(action);
-            return;
-        }
-        // A step that touches no page leaves no line before its report.
-        let nothing = self.choices().into_iter().find(|(_, all)| matches!(all[..], [Operation::Nothing { .. }]));
-        match (operation, nothing) {
-            (Operation::Report { .. }, Some((action, _))) => {
+        let begins = |(_, operations): &(Action, Vec<Operation>)| operations.first() == Some(&operation);
+        match self.choices().into_iter().find(begins) {
+            Some((action, operations)) => {
+                self.covered.extend(operations.into_iter().skip(1));
                 self.take(action);
-                self.did(operation);
             }
-            _ => self.unmatched += 1,
+            None => self.unmatched += 1,
         }
     }
 
@@ -215,10 +210,6 @@ impl<'a> Follower<'a> {
         self.system.enabled(&self.world, &mut enabled);
         let of = |action| (action, self.world.operations(&self.system.machine, action));
         enabled.into_iter().map(of).collect()
-    }
-
-    fn beginning_with(&self, operation: Operation) -> Option<(Action, Vec<Operation>)> {
-        self.choices().into_iter().find(|(_, operations)| operations.first() == Some(&operation))
     }
 
     fn take(&mut self, action: Action) {

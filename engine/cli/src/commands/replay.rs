@@ -1,26 +1,108 @@
 //! `kvweft replay`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use kvweft_check::build::CacheSystem;
 use kvweft_check::record::{Impossible, Replayed, ReplayedStep, replay};
-use kvweft_core::RuleSet;
+use kvweft_core::{Ending, RuleSet, RuleSite};
+use kvweft_shell::lockstep::{Lockstep, Outcome};
 use kvweft_trace::TraceFile;
+use kvweft_world::{Action, Machine};
 
-use crate::args::{self, Format};
+use crate::args::{self, Format, On};
 use crate::failure::Failure;
 use crate::{input, json, output};
+
+/// How long the threads may take to run to their end behind the last step of a trace.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What came of a trace on threads.
+pub(crate) struct OnThreads {
+    /// The fence that keeps the next step back, as its thread says.
+    pub(crate) held: Option<RuleSite>,
+    /// Whether every step was taken.
+    pub(crate) to_the_end: bool,
+    /// How each request came out once the gates were opened.
+    pub(crate) requests: Vec<(String, Outcome)>,
+}
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Replay) -> Result<ExitCode, Failure> {
     let traced = input::trace(&args.trace, args.scenario.as_ref())?;
     let drops = if args.all_rules { RuleSet::EMPTY } else { traced.drops };
-    let result = replay(&traced.world(drops), &traced.file);
+    let world = traced.world(drops);
+    let result = replay(&world, &traced.file);
+    let threads = match args.on {
+        On::Model => None,
+        On::Host => Some(on_threads(&world, &result).map_err(Failure::Threads)?),
+    };
     let violated = matches!(&result, Ok(replayed) if replayed.violation.is_some());
     match args.format {
-        Format::Text => output::result(&text(&traced.file, &result))?,
-        Format::Json => output::result(&json::replay(&traced.file, &result))?,
+        Format::Text => {
+            let threads = threads.map(|threads| threads_text(&threads)).unwrap_or_default();
+            output::result(&(text(&traced.file, &result) + &threads))?;
+        }
+        Format::Json => output::result(&json::replay(&traced.file, &result, threads.as_ref()))?,
     }
     Ok(ExitCode::from(u8::from(!violated)))
+}
+
+/// Takes the same steps on threads, then opens every gate; or asks the thread of the step that cannot happen.
+fn on_threads(world: &CacheSystem, result: &Result<Replayed, Box<Impossible>>) -> Result<OnThreads, String> {
+    if world.machine.grain != kvweft_world::Grain::Default {
+        return Err("threads follow traces of the default grain only".to_owned());
+    }
+    let actions: &[Action] = match result {
+        Ok(replayed) => &replayed.actions,
+        Err(impossible) => &impossible.actions,
+    };
+    let mut lockstep = Lockstep::new(&world.machine, world.managers.clone())
+        .map_err(|why| format!("no model can be served: {why}"))?;
+    for (at, &action) in actions.iter().enumerate() {
+        lockstep.take(action).map_err(|mismatch| format!("action {}, {action}: {mismatch}", at + 1))?;
+    }
+    let blocked = result.as_ref().err().and_then(|impossible| impossible.blocked.as_ref());
+    let held = blocked.and_then(|blocked| lockstep.held(blocked.operation));
+    let outcomes = lockstep.finish(PATIENCE).map_err(|panics| panics.join("; "))?;
+    let requests = outcomes.into_iter().map(|outcome| (name(&world.machine, &outcome), outcome)).collect();
+    Ok(OnThreads { held, to_the_end: result.is_ok(), requests })
+}
+
+fn name(machine: &Machine, outcome: &Outcome) -> String {
+    machine.scripts[outcome.request.0 as usize].name.clone()
+}
+
+fn threads_text(threads: &OnThreads) -> String {
+    let mut out = match threads.held {
+        Some(owed_to) => format!("on threads: the step is held back by its fence: {owed_to}\n"),
+        None if threads.to_the_end => "on threads: every step was taken; then all gates were opened\n".to_owned(),
+        None => "on threads: nobody comes to take the step; all gates were opened\n".to_owned(),
+    };
+    for (name, outcome) in &threads.requests {
+        let ending = match outcome.ending {
+            None => "never ends: nothing is left to do",
+            Some(Ending::Finished) => "ends well",
+            Some(Ending::Aborted) => "ends aborted",
+            Some(Ending::Timeout) => "ends by its deadline",
+            Some(Ending::Failed(_)) => "fails",
+        };
+        let answer = match &outcome.answer {
+            None => String::new(),
+            Some(answer) if outcome.is_garbled() => {
+                let (right, got) = (show(&outcome.expected), show(answer));
+                format!(", its answer is garbled\n       right: {right}\n       got:   {got}")
+            }
+            Some(_) => ", its answer is right".to_owned(),
+        };
+        out += &format!("  {name} {ending}{answer}\n");
+    }
+    out
+}
+
+/// Bytes of an answer on one line.
+fn show(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|&byte| std::ascii::escape_default(byte)).map(char::from).collect()
 }
 
 fn text(file: &TraceFile, result: &Result<Replayed, Box<Impossible>>) -> String {

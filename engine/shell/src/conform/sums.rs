@@ -59,16 +59,16 @@ impl Sums {
 
     /// Compares what an event has read, and keeps what it has written; how many cells were compared.
     pub(crate) fn compare(&mut self, event: &Event, world: &World<Manager>) -> Result<u64, String> {
-        match event {
-            &Event::Copy { engine, transfer, layer, component, phase: Phase::End, ref sums, .. } => {
+        match *event {
+            Event::Copy { engine, transfer, layer, component, phase: Phase::End, ref sums, .. } => {
                 self.copied(engine, transfer, layer, component, sums)
             }
-            &Event::Read { engine, step, layer, component, ref sums } => {
+            Event::Read { engine, step, layer, component, ref sums } => {
                 self.read(world, engine, step, (layer, component), sums)
             }
-            &Event::Write { engine, step, layer, phase: Phase::End, ref sums } => self.wrote(engine, step, layer, sums),
-            &Event::Send { transfer, part, phase: Phase::End, ref sums } => self.sent(transfer, part, sums),
-            &Event::SendFailed { transfer, part } => {
+            Event::Write { engine, step, layer, phase: Phase::End, ref sums } => self.wrote(engine, step, layer, sums),
+            Event::Send { transfer, part, phase: Phase::End, ref sums } => self.sent(transfer, part, sums),
+            Event::SendFailed { transfer, part } => {
                 self.sends.remove(&(transfer, part));
                 Ok(0)
             }

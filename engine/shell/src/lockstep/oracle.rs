@@ -17,8 +17,11 @@ pub struct Oracle {
     models: Vec<Arc<RecallModel>>,
     /// For each content, the tokens of the sequence that ends with it.
     paths: BTreeMap<u16, Vec<Token>>,
-    bytes: RefCell<BTreeMap<(usize, u16, u8, Component), Rc<Vec<u8>>>>,
+    bytes: RefCell<BTreeMap<Cell, Rc<Vec<u8>>>>,
 }
+
+/// An engine, a content, a layer and a component.
+type Cell = (usize, u16, u8, Component);
 
 impl Oracle {
     /// The oracle of a world whose engines serve these models.

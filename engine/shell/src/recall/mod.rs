@@ -26,8 +26,9 @@
 //! # What it cannot see
 //!
 //! A single wrong entry that no byte of the answer selects; wrong bytes in a page that is not yet full, except the row
-//! of the marker. Pages with fewer than about 16 entries have few codes, so that the keys of two pages may agree by
-//! chance.
+//! of the marker; what an early chunk reads wrong that completes no entry, where tokens share them. Pages with fewer
+//! than about 16 entries have few codes, so that the keys of two pages may agree by chance; a row of a marker has no
+//! values, so that a page of nothing but such rows could hold anything.
 
 mod answer;
 mod chain;

@@ -208,7 +208,7 @@ fn check(layer: usize, shape: &LayerShape, first: &LayerShape) -> Result<(), Sha
 
 #[cfg(test)]
 mod tests {
-    use kvweft_core::{ComponentLayout, Dtype, LayerSet};
+    use kvweft_core::{ComponentLayout, Dtype, LayerSet, Scale};
 
     use super::*;
 
@@ -253,6 +253,53 @@ mod tests {
             with(|g| g.components[1].layout.tokens_per_entry = 4),
             Err(ShapeError::IndexLayout { layer: 0, .. })
         ));
+    }
+
+    #[test]
+    fn published_models_are_served() {
+        let kv = |dtype, bytes_per_entry, scale, scale_bytes_per_entry, tokens_per_entry, page_tokens| Layout {
+            dtype,
+            scale,
+            bytes_per_entry,
+            scale_bytes_per_entry,
+            tokens_per_entry,
+            page_tokens,
+        };
+        let latent = [kv(Dtype::Fp8, 640, Scale::PerRow, 16, 1, 64), kv(Dtype::Bf16, 1152, Scale::None, 0, 1, 64)];
+        let ratio = |ratio| kv(Dtype::Fp8, 576, Scale::PerPage, 8, ratio, 256);
+        let [window, c4, c128] = [1, 4, 128].map(ratio);
+        let flash = |layer| {
+            if layer < 2 {
+                window
+            } else if layer % 2 == 0 {
+                c4
+            } else {
+                c128
+            }
+        };
+        for index in [Dtype::Fp8, Dtype::Bf16, Dtype::Fp4] {
+            let serves = |layers: u8, layout: &dyn Fn(u8) -> Layout, indexed: &dyn Fn(u8) -> bool| {
+                let part =
+                    |layer: u8, component, layout| ComponentLayout { component, layers: LayerSet(1 << layer), layout };
+                let keys = |layer| Layout::index_k(index, layout(layer).tokens_per_entry, layout(layer).page_tokens);
+                let kv = (0..layers).map(|layer| part(layer, Component::Kv, layout(layer)));
+                let indexed = (0..layers).filter(|layer| indexed(*layer));
+                let index = indexed.map(|layer| part(layer, Component::IndexK, keys(layer)));
+                let geometry = Geometry { layers, page_tokens: 1, components: kv.chain(index).collect() };
+                let model = RecallModel::new(&geometry, 1, 0).unwrap();
+                (model.layers.len(), model.align, model.answer_max)
+            };
+            for latent in latent {
+                assert_eq!(serves(61, &|_| latent, &|_| true), (61, 1, 200), "DeepSeek-V3.2");
+                let produces = |layer| layer < 3 || layer % 4 == 2;
+                assert_eq!(serves(64, &|_| latent, &produces), (64, 1, 200), "GLM-5, as far as layers go");
+            }
+            assert_eq!(serves(43, &flash, &|layer| flash(layer) == c4), (43, 1, 200), "DeepSeek-V4-Flash");
+            assert_eq!(serves(41, &|layer| flash(layer + 2), &|layer| flash(layer + 2) == c4), (41, 4, 200));
+            assert_eq!(serves(2, &|_| c4, &|_| true), (2, 4, 200));
+            assert_eq!(serves(2, &|_| c128, &|_| false), (2, 128, 200));
+            assert_eq!(serves(2, &|_| kv(Dtype::Bf16, 512, Scale::None, 0, 1, 64), &|_| false), (2, 1, 128));
+        }
     }
 
     #[test]

@@ -20,8 +20,8 @@ const E4M3: [u8; 16] = [0x00, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e, 0x50, 0x
 /// Larger values and smaller ones count as this.
 const VALUE_MAX: f32 = 1e6;
 
-/// Writes a row and its scale. The values are those of `key`; `closing`, which is no longer than a row, takes the place of
-/// the first ones.
+/// Writes a row and its scale. The values are those of `key`; `closing`, no longer than a row, takes the place of the
+/// first ones.
 pub(super) fn write(
     shape: &LayerShape,
     key: u64,

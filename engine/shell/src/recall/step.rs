@@ -248,8 +248,8 @@ impl Step {
         digest
     }
 
-    /// Where a layer keeps the closing share of the marker that is asked about, if it does and earlier steps have written
-    /// it.
+    /// Where a layer keeps the closing share of the marker that is asked about, if it does and an earlier step has
+    /// written it.
     fn share(&self, layer: usize) -> Option<(u32, u32)> {
         let cached = !self.closes && self.sequence.model.closes(layer);
         self.marker.filter(|_| cached).and_then(|marker| self.sequence.share(marker))

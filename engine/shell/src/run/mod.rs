@@ -101,8 +101,7 @@ impl Shared {
 /// # Errors
 /// If the engine cannot be built, or its threads panicked.
 pub fn run(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
-    check(workload)?;
-    let model = Arc::new(RecallModel::new(&workload.geometry, workload.heads as usize, workload.seed)?);
+    let model = Arc::new(check(workload)?);
     let configs = workload.configs();
     let log: Arc<Log<Std>> = Arc::new(call.log.map_or_else(Log::off, Log::to));
     log.note(|| {
@@ -114,7 +113,7 @@ pub fn run(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
             engines: configs.clone(),
         })
     });
-    let models = vec![Arc::new(Arc::clone(&model)); configs.len()];
+    let models = configs.iter().map(|_| Arc::new(Arc::clone(&model))).collect();
     let setting = Setting { log: Arc::clone(&log), gate: Arc::new(Open), poison: true };
     let mut shell = Shell::new(configs, models, setting);
     shell.start();
@@ -142,7 +141,12 @@ pub fn run(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
     if panicked.is_empty() { Ok(report) } else { Err(RunError::Panicked(panicked)) }
 }
 
-fn check(workload: &Workload) -> Result<(), RunError> {
+/// The model of a workload that can be played: nothing is started, and nothing written.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn check(workload: &Workload) -> Result<RecallModel, RunError> {
+    let model = RecallModel::new(&workload.geometry, workload.heads as usize, workload.seed)?;
     let needed = workload.session_pages();
     let pools =
         [("the device pool", workload.device_pages, true), ("the decode pool", workload.decode_pages, workload.split)];
@@ -151,7 +155,7 @@ fn check(workload: &Workload) -> Result<(), RunError> {
             return Err(RunError::Pool { pool, got, needed });
         }
     }
-    Ok(())
+    Ok(model)
 }
 
 impl Shared {

@@ -22,7 +22,7 @@ pub(crate) fn play(shared: &Shared, session: u32) {
 
 /// The first class of an answer that is not right. Nothing if the run was interrupted.
 fn rounds(shared: &Shared, session: u32) -> Option<Class> {
-    let mut agent = Agent::new(shared.workload.seed, session, &shared.workload.shape());
+    let mut agent = Agent::new(shared.workload.seed, session, &shared.workload.shape()).aligned(shared.model.align);
     let mut previous: Option<Vec<u8>> = None;
     for _ in 0..shared.workload.rounds {
         let prompt = agent.next_prompt(previous.as_deref());

@@ -1,6 +1,6 @@
 //! What a run plays: sessions of agents, the engine that serves them, and what it leaves out.
 
-use kvweft_core::{AllocationOrder, Config, Geometry, Role, RuleSet, WritePolicy};
+use kvweft_core::{AllocationOrder, Component, Config, Geometry, Role, RuleSet, WritePolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::recall::Shape;
@@ -87,8 +87,14 @@ impl Workload {
     pub fn session_pages(&self) -> u32 {
         let rounds = self.rounds.max(1) as usize;
         let later = (rounds - 1) * self.round_tokens as usize + rounds * ANSWER_BYTES_MAX;
-        let tokens = self.system_tokens as usize + self.first_tokens as usize + later;
+        let tokens = self.system_tokens as usize + self.first_tokens as usize + later + rounds * (self.align() - 1);
         tokens.div_ceil(usize::from(self.geometry.page_tokens.max(1))) as u32
+    }
+
+    /// Every prompt is made longer to a multiple of this: see [`RecallModel::align`](crate::recall::RecallModel::align).
+    fn align(&self) -> usize {
+        let kv = (0..self.geometry.layers).filter_map(|layer| self.geometry.layout(layer, Component::Kv));
+        kv.map(|layout| usize::from(layout.tokens_per_entry)).min().unwrap_or(1).max(1)
     }
 
     /// Pages of all sessions at their longest.

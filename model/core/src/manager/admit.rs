@@ -175,8 +175,12 @@ impl Manager {
         let (own, out, shared) = (request.own, request.out, request.shared);
         let page_tokens = u32::from(self.config.geometry.page_tokens);
         let cached = request.computed / page_tokens;
-        let untouched = own != NIL && !self.tree.node(own).linked && self.tree.node(own).store == NIL;
-        if !untouched || !self.config.prefix_cache || !self.tree.starts(self.tree.node(own).blocks[0]) {
+        if own == NIL || !self.config.prefix_cache {
+            return;
+        }
+        let node = self.tree.node(own);
+        let untouched = !node.linked && node.store == NIL && cached as usize + node.blocks.len() == request.blocks.len();
+        if !untouched || !self.tree.starts(node.blocks[0]) {
             return;
         }
         let found = self.find_prefix(index);

@@ -234,6 +234,10 @@ impl Manager {
 
     /// The writer has stopped: the pages of a draining request can be used again.
     fn drained(&mut self, index: u32) {
+        if self.requests[index as usize].settling.step_in_flight {
+            // The cache had arrived before, and what the request waits for is its own step.
+            return;
+        }
         self.disarm(index, Wait::Drain);
         self.free_row(index);
         self.leave(index, Exit::Abort);
