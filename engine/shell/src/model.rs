@@ -28,12 +28,12 @@ pub trait Model: Send + Sync + 'static {
     fn block_hashes(&self, tokens: &[Token]) -> Vec<BlockHash>;
 }
 
-/// The recall model runs as it is. A step that computes no token (everything was in the cache) is nothing to it.
+/// The recall model runs as it is. A step of no tokens at all is nothing to it.
 impl Model for Arc<RecallModel> {
     type Item = Option<Step>;
 
     fn start(&self, tokens: &[Token], first: usize) -> Option<Step> {
-        (first < tokens.len()).then(|| Step::new(Arc::clone(self), tokens, first))
+        (!tokens.is_empty()).then(|| Step::new(Arc::clone(self), tokens, first))
     }
 
     fn select(&self, item: &mut Option<Step>, layer: u8, pages: &[Vec<u8>]) {

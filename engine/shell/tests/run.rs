@@ -1,24 +1,14 @@
 //! Small runs of the engine on host threads, and their event logs.
 
-use std::sync::atomic::AtomicBool;
+mod played;
 
 use kvweft_core::{Dtype, Geometry};
 use kvweft_shell::conform::conform;
-use kvweft_shell::lockstep::Lines;
-use kvweft_shell::run::{Call, Report, State, Workload, run};
+use kvweft_shell::run::{Report, State, Workload};
 
 fn play(workload: &Workload) -> (Report, String) {
-    let lines = Lines::default();
-    let call = Call {
-        name: "test".to_owned(),
-        tool: "kvweft".to_owned(),
-        log: Some(Box::new(lines.clone())),
-        interrupted: &AtomicBool::new(false),
-        progress: &mut |_| {},
-    };
-    let report = run(workload, call).expect("the run ends well");
-    let log = lines.take().iter().map(|line| line.to_json() + "\n").collect();
-    (report, log)
+    let (report, lines) = played::play(workload);
+    (report, lines.iter().map(|line| line.to_json() + "\n").collect())
 }
 
 fn workload(dtype: Dtype) -> Workload {

@@ -47,6 +47,8 @@ pub(crate) struct Sequence {
     pub(crate) forced: Option<Vec<BlockHash>>,
     /// Bytes of the answer that a prefill step has sampled.
     pub(crate) draft: Vec<u8>,
+    /// The first of them, where it came from the peer.
+    first: Option<u8>,
     pub(crate) answer: Vec<u8>,
     /// Tokens in the manager's unit when everything is computed.
     pub(crate) tokens_max: u32,
@@ -84,6 +86,7 @@ impl Sequence {
             prompt_blocks: submission.blocks.clone(),
             forced: submission.forced.as_ref().map(|forced| forced.blocks.clone()),
             draft: Vec::new(),
+            first: None,
             answer: Vec::new(),
             tokens_max: (submission.prompt.len() / unit) as u32 + output_tokens,
             computed: false,
@@ -108,6 +111,7 @@ impl Sequence {
         let Some(first) = bytes.get(..1) else { return };
         self.first_us.get_or_insert(now_us);
         self.draft = bytes.to_vec();
+        self.draft[0] = self.first.unwrap_or(self.draft[0]);
         if self.forced.is_none() {
             self.extend(0, first);
         }
@@ -116,6 +120,7 @@ impl Sequence {
     /// The cache has arrived from the peer, with what it has sampled.
     pub(crate) fn arrived(&mut self, draft: &[u8], now_us: u64) {
         self.drafted(draft, now_us);
+        self.first = draft.first().copied();
     }
 
     /// Takes bytes that follow on what is there. A byte that is sampled again changes nothing.

@@ -21,7 +21,7 @@ const SPREAD: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 pub(super) struct Ask {
     /// The position of its marker.
     pub(super) marker: usize,
-    /// The full pages that the answer sums over: all before the marker's own.
+    /// The pages that the answer sums over: all that are full with the marker.
     pub(super) pages: usize,
     /// The bytes that are wanted.
     pub(super) bytes: Range<usize>,
@@ -70,7 +70,7 @@ impl Sequence {
 
     /// All of the answer to the prompt that ends at `marker`.
     pub(super) fn ask(&self, marker: usize) -> Ask {
-        Ask { marker, pages: marker / self.model.page_tokens, bytes: 0..self.model.answer_max, checked: true }
+        Ask { marker, pages: (marker + 1) / self.model.page_tokens, bytes: 0..self.model.answer_max, checked: true }
     }
 
     /// The code that each wanted byte looks for in a layer with index keys.

@@ -53,27 +53,30 @@ pub struct Changed {
 }
 
 impl Step {
-    /// `tokens` are all tokens up to the end of what this step computes: `first..` now, those before are in the cache.
+    /// `tokens` are all tokens up to the end of what this step computes: `first..` now, those before are in the cache. A step
+    /// without new tokens samples the answer to a prompt that is all in the cache.
     ///
     /// # Panics
     ///
-    /// If there are no new tokens.
+    /// If there are no tokens at all.
     pub fn new(model: Arc<RecallModel>, tokens: impl Into<Arc<[Token]>>, first: usize) -> Step {
         let sequence = Sequence::new(model, tokens.into());
         let tokens = &sequence.tokens;
-        assert!(first < tokens.len(), "a step of tokens {first}..{}", tokens.len());
+        assert!(first <= tokens.len() && !tokens.is_empty(), "a step of tokens {first}..{}", tokens.len());
         let new = (first..tokens.len()).filter(|at| tokens[*at] == MARK);
         let mut asks: Vec<Ask> = new.map(|marker| sequence.ask(marker)).collect();
         let closes = !asks.is_empty();
         let marker = asks.last().map(|ask| ask.marker);
         let marker = marker.or_else(|| tokens[..first].iter().rposition(|token| *token == MARK));
-        if !closes && (marker.is_none() || tokens.len() - first > 1) {
+        let new = tokens.len() - first;
+        if !closes && new > 0 && (marker.is_none() || new > 1) {
             asks.push(Ask { bytes: 0..PROBE, ..sequence.ask(first) });
         }
         if let (false, Some(marker)) = (closes, marker) {
             let place = |end: usize| (end - marker).min(sequence.model.answer_max);
-            let bytes = place(first)..place(tokens.len());
-            asks.push(Ask { bytes, checked: false, ..sequence.ask(marker) });
+            // A prompt that is all in the cache is asked about as a whole.
+            let bytes = if new > 0 { place(first)..place(tokens.len()) } else { 0..sequence.model.answer_max };
+            asks.push(Ask { bytes, checked: new == 0, ..sequence.ask(marker) });
         }
         let checked = asks.iter().filter(|ask| ask.checked).map(|ask| ask.pages).max();
         let tables = checked.map_or(Vec::new(), |pages| sequence.tables(pages));
@@ -200,7 +203,7 @@ impl Step {
     }
 
     /// After the last layer: the bytes that this step samples, and the place of the first one in the answer. A step
-    /// that computes the marker drafts all [`RecallModel::answer_max`] bytes; a later one gives a byte for each new
+    /// that computes the marker, or no token, drafts all [`RecallModel::answer_max`] bytes; a later one gives a byte for each new
     /// token. Bytes behind the answer are [`END`]. Nothing without a marker.
     pub fn sampled(&self) -> Option<(usize, Vec<u8>)> {
         self.marker?;
@@ -222,8 +225,16 @@ impl Step {
             self.spoil(ask, sums, &mut bytes[0]);
             return Some((0, bytes));
         }
-        bytes.resize(self.sequence.tokens.len() - self.first, END);
-        Some((self.first - ask.marker, bytes))
+        match self.sequence.tokens.len() - self.first {
+            0 => {
+                self.spoil(ask, sums, &mut bytes[0]);
+                Some((0, bytes))
+            }
+            new => {
+                bytes.resize(new, END);
+                Some((self.first - ask.marker, bytes))
+            }
+        }
     }
 
     /// Makes sure that the first byte is wrong if anything was read wrong, though the first byte itself, or a layer
