@@ -3,7 +3,7 @@
 //! The implementation for real threads is [`Std`](crate::Std). Model checkers of threads bring their own, so that one
 //! binary runs the same code under all of them.
 
-use std::ops::DerefMut;
+use std::ops::{DerefMut, Range};
 
 /// Locks, condition variables, threads and page memory.
 pub trait Platform: Send + Sync + 'static {
@@ -71,4 +71,18 @@ pub trait Cell: Send + Sync {
     /// # Panics
     /// If they go beyond the end.
     fn store(&self, first: usize, words: &[u64]);
+    /// Copies words from the same place of another cell.
+    ///
+    /// # Panics
+    /// If they go beyond the end of either.
+    fn copy_from(&self, other: &Self, words: Range<usize>) {
+        let mut buffer = [0u64; 128];
+        let mut at = words.start;
+        while at < words.end {
+            let count = buffer.len().min(words.end - at);
+            other.load(at, &mut buffer[..count]);
+            self.store(at, &buffer[..count]);
+            at += count;
+        }
+    }
 }

@@ -175,13 +175,5 @@ impl Half {
 /// beyond is not moved, and stays what it was.
 pub fn copy_half<C: Cell>(from: &C, to: &C, moved: &MovedPart, half: Half) {
     let len = words(moved.moved).min(from.len()).min(to.len());
-    let mut buffer = [0u64; 256];
-    let range = half.of(len);
-    let mut at = range.start;
-    while at < range.end {
-        let count = buffer.len().min(range.end - at);
-        from.load(at, &mut buffer[..count]);
-        to.store(at, &buffer[..count]);
-        at += count;
-    }
+    to.copy_from(from, half.of(len));
 }

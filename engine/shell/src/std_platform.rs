@@ -1,5 +1,6 @@
 //! Real threads.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
@@ -85,6 +86,13 @@ impl Cell for Words {
     fn store(&self, first: usize, words: &[u64]) {
         for (word, cell) in words.iter().zip(&self.0[first..first + words.len()]) {
             cell.store(*word, Ordering::Relaxed);
+        }
+    }
+
+    fn copy_from(&self, other: &Self, words: Range<usize>) {
+        let (to, from) = (&self.0[words.clone()], &other.0[words]);
+        for (to, from) in to.iter().zip(from) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 }

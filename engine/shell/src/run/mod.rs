@@ -263,7 +263,8 @@ impl Watch<'_> {
         let counts: Vec<_> = self.shared.shell.engines().iter().map(|engine| engine.counts()).collect();
         let measured = self.shared.measured();
         let mut sessions = measured.sessions;
-        sessions.open = self.shared.workload.sessions - measured.sessions_over;
+        // Those that an interruption has ended are over, and of no class.
+        sessions.open = self.shared.workload.sessions - sessions.classed();
         let mut requests = measured.requests;
         requests.decodes_peak = counts.iter().map(|counts| counts.decodes_max).max().unwrap_or(0);
         let first = counts[0];

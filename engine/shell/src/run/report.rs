@@ -83,6 +83,11 @@ impl Sessions {
         } += 1;
     }
 
+    /// Sessions that have a class.
+    pub fn classed(&self) -> u32 {
+        self.ok + self.corrupt() + self.error + self.timeout
+    }
+
     /// Sessions in which something was answered that is not right.
     pub fn corrupt(&self) -> u32 {
         self.leak + self.no_tool + self.wrong
