@@ -1,5 +1,5 @@
-//! The built-in scenarios, model geometries and heads of request logs of kvweft, embedded so that the binary needs no
-//! checkout.
+//! The built-in scenarios, model geometries, workloads and heads of request logs of kvweft, embedded so that the binary
+//! needs no checkout.
 //!
 //! This crate holds texts and parses none of them: `kvweft-check` does that. The lists are kept by hand; a test compares
 //! them with the folders.
@@ -7,7 +7,7 @@
 /// One embedded file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
-    /// The name without a folder; scenarios and models also without `.toml`.
+    /// The name without a folder; all but data also without `.toml`.
     pub name: &'static str,
     /// The whole text.
     pub text: &'static str,
@@ -91,6 +91,11 @@ pub const DATA: &[File] = files!("data/", "";
     "mooncake-synthetic-head.jsonl",
 );
 
+/// `workloads/*.toml`: what `kvweft run` plays, sorted by name.
+pub const WORKLOADS: &[File] = files!("workloads/", ".toml";
+    "offload-and-reload",
+);
+
 /// The scenario of that name.
 pub fn scenario(name: &str) -> Option<&'static str> {
     find(SCENARIOS, name)
@@ -104,6 +109,11 @@ pub fn model(name: &str) -> Option<&'static str> {
 /// The data file of that name.
 pub fn data(name: &str) -> Option<&'static str> {
     find(DATA, name)
+}
+
+/// The workload of that name.
+pub fn workload(name: &str) -> Option<&'static str> {
+    find(WORKLOADS, name)
 }
 
 fn find(files: &[File], name: &str) -> Option<&'static str> {

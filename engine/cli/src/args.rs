@@ -1,13 +1,17 @@
 //! The arguments, as clap reads them.
 
+mod run;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use run::{Conform, IndexK, Played, Run, Switch};
+
 /// Model checker for the cache and transfer concurrency of LLM servers.
 #[derive(Debug, Parser)]
 #[command(name = "kvweft", version, about, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 inconclusive.")]
+#[command(after_help = "Exit codes: 0 as expected, 1 not as expected, 2 bad input, 3 inconclusive, 130 interrupted.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -25,6 +29,12 @@ pub(crate) enum Command {
     Step(Step),
     /// Draw a trace.
     Render(Render),
+    /// Play sessions of agents on the real engine, and see whose answers come out right.
+    #[command(after_help = run::EXIT_CODES)]
+    Run(Box<Run>),
+    /// Check that the event log of a run can have happened, line by line.
+    #[command(after_help = run::CONFORM_EXIT_CODES)]
+    Conform(Conform),
     /// Say what there is, one line each.
     List(List),
     /// Print completions for a shell.

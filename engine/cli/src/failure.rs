@@ -30,6 +30,10 @@ pub(crate) enum Failure {
     NoTag(String),
     #[error("error: --drop `{text}`: {why}")]
     Rule { text: String, why: String },
+    #[error("error: --{option}: {why}")]
+    Option { option: String, why: String },
+    #[error("error: {0}")]
+    Run(String),
     #[error("error: --only: {0}")]
     Property(String),
     #[error("error: {}: {why}", path.display())]

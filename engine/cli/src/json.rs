@@ -1,9 +1,12 @@
 //! Results for programs. Every document names its format and version; `docs/json.md` describes them.
 
+use std::path::Path;
+
 use kvweft_check::explore::{Limit, Outcome, Verdict};
 use kvweft_check::record::{Impossible, Replayed};
 use kvweft_check::scenario::{Grain, Scenario};
 use kvweft_check::verdict::{Report, Settings};
+use kvweft_shell::conform::{Checked, NotConforming};
 use kvweft_trace::TraceFile;
 use kvweft_world::Action;
 use serde::Serialize;
@@ -139,6 +142,24 @@ pub(crate) fn replay(
                 "garbled": outcome.is_garbled(),
             })).collect::<Vec<_>>(),
         })),
+    }))
+}
+
+/// The document of `kvweft conform`.
+pub(crate) fn conform(path: &Path, found: &Result<Checked, NotConforming>) -> String {
+    let (checked, wrong) = (found.as_ref().ok(), found.as_ref().err());
+    print(&json!({
+        "format": "kvweft-conform",
+        "version": 1,
+        "log": path.display().to_string(),
+        "conforms": checked.is_some(),
+        "cut_off": checked.map(|checked| checked.cut_off),
+        "run": checked.map(|checked| &checked.run),
+        "lines": checked.map(|checked| checked.lines),
+        "inputs": checked.map(|checked| checked.inputs),
+        "operations": checked.map(|checked| checked.operations),
+        "cells": checked.map(|checked| checked.cells),
+        "not_allowed": wrong.map(|wrong| json!({ "line": wrong.line, "what": wrong.what, "why": wrong.why })),
     }))
 }
 

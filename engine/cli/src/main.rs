@@ -1,8 +1,8 @@
 //! The command line of kvweft.
 //!
 //! Results go to standard output, progress, rates and warnings to standard error. Exit codes: 0 as expected, 1 not as
-//! expected, 2 bad input or a result that cannot be written, 3 inconclusive. A reader that closes the pipe ends the
-//! program with 0: it has seen enough.
+//! expected, 2 bad input or a result that cannot be written, 3 inconclusive, 130 interrupted. A reader that closes the
+//! pipe ends the program with 0: it has seen enough.
 
 mod args;
 mod commands;
@@ -10,8 +10,10 @@ mod coverage;
 mod failure;
 mod input;
 mod json;
+mod out;
 mod output;
 mod table;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -46,6 +48,8 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Shrink(shrink) => commands::shrink::run(shrink),
         Command::Step(step) => commands::step::run(step),
         Command::Render(render) => commands::render::run(render),
+        Command::Run(run) => commands::run::run(run),
+        Command::Conform(conform) => commands::conform::run(conform),
         Command::List(list) => commands::list::run(list),
         Command::Completions { shell } => commands::meta::completions(*shell),
         Command::Man => commands::meta::man(),

@@ -8,14 +8,19 @@ use super::Format;
 use crate::workload::keys;
 use crate::workload::{Layers, Pool};
 
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 if every session is ok, 1 if some are not, 2 for bad input, or where \
+    run.json or events.jsonl could not be written, 130 if it was interrupted.";
+pub(super) const CONFORM_EXIT_CODES: &str = "Exit codes: 0 if it conforms, 1 if a line is not allowed, 2 if it is no \
+    event log or cannot be read, 3 if it is cut off and conforms as far as it goes.";
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
     /// Where the engine runs.
     #[arg(long, default_value = "host")]
     pub(crate) on: Device,
-    /// Take what is not said here from this file; docs/workloads.md describes it.
+    /// Take what is not said here from this file, or from a built-in workload; docs/workloads.md describes them.
     #[arg(long, value_name = "FILE")]
-    pub(crate) workload: Option<PathBuf>,
+    pub(crate) workload: Option<String>,
     #[command(flatten)]
     pub(crate) played: Played,
     /// Write run.json and events.jsonl to this folder.

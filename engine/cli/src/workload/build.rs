@@ -110,12 +110,7 @@ fn layers(said: &Said, source: Option<&SourceFile>, model: &ModelFile) -> Result
 }
 
 /// The wanted dtype of index keys means something for the layers taken.
-fn index_fits(
-    said: &Said,
-    source: Option<&SourceFile>,
-    model: &ModelFile,
-    layers: &[usize],
-) -> Result<(), Failure> {
+fn index_fits(said: &Said, source: Option<&SourceFile>, model: &ModelFile, layers: &[usize]) -> Result<(), Failure> {
     let Some(told) = &said.index_k else { return Ok(()) };
     let indexed: Vec<&str> = layers.iter().map(|layer| model.layers[*layer].as_str()).collect();
     let indexed: Vec<&str> = indexed.into_iter().filter(|kind| model.has(kind, Component::IndexK)).collect();

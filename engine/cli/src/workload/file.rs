@@ -14,12 +14,15 @@ use super::{Said, Told};
 /// A larger file is something else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a workload file.
+/// Reads a workload, built in or from a file.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub(super) fn read(path: &Path) -> Result<(SourceFile, Said), Errors> {
-    let source = SourceFile::new(&path.display().to_string(), &text(path)?);
+pub(super) fn read(name: &str) -> Result<(SourceFile, Said), Errors> {
+    let source = match kvweft_scenarios::workload(name) {
+        Some(text) => SourceFile::new(&format!("<built in>/workloads/{name}.toml"), text),
+        None => SourceFile::new(name, &text(Path::new(name))?),
+    };
     let (tree, errors) = DeTable::parse_recoverable(source.text());
     if let Some(errors) = Errors::new(errors.iter().map(|error| syntax(&source, error)).collect()) {
         return Err(errors);
@@ -40,7 +43,7 @@ fn text(path: &Path) -> Result<String, Errors> {
     }
     let failed = |error: std::io::Error| {
         let reason = match error.kind() {
-            std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            std::io::ErrorKind::NotFound => return Errors::from(missing(&name)),
             std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => error.to_string(),
         };
@@ -59,6 +62,18 @@ fn text(path: &Path) -> Result<String, Errors> {
         let error = Error::at(&shown, at..at + 1, Code::NotUtf8, "the file is not UTF-8");
         error.expected("UTF-8 text").help("save the file as UTF-8").into()
     })
+}
+
+/// Neither a file nor built in.
+fn missing(name: &str) -> Error {
+    let built_in = || kvweft_scenarios::WORKLOADS.iter().map(|file| file.name);
+    let help = match nearest(name, built_in()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "check the path".to_owned(),
+    };
+    let what = "there is no such workload file, and none of this name is built in";
+    let expected = format!("a file, or one of {}", built_in().collect::<Vec<_>>().join(", "));
+    Error::whole(name, Code::Unreadable, what).expected(expected).help(help)
 }
 
 fn syntax(source: &SourceFile, error: &toml::de::Error) -> Error {
@@ -88,9 +103,8 @@ impl Reader<'_> {
                 };
                 let expected = format!("one of {}", names().collect::<Vec<_>>().join(", "));
                 let what = format!("unknown key `{}`", shortened(name));
-                self.errors.push(
-                    Error::at(self.source, key.span(), Code::UnknownKey, what).expected(expected).help(help),
-                );
+                self.errors
+                    .push(Error::at(self.source, key.span(), Code::UnknownKey, what).expected(expected).help(help));
                 continue;
             };
             self.entry(&mut said, name, kind, value);
@@ -136,9 +150,7 @@ impl Reader<'_> {
             _ => "choose a value within the bounds".to_owned(),
         };
         let found = shortened(self.source.text().get(span.clone()).unwrap_or_default());
-        self.errors.push(
-            Error::at(self.source, span, code, what).expected(spot.kind.wanted()).found(found).help(help),
-        );
+        self.errors.push(Error::at(self.source, span, code, what).expected(spot.kind.wanted()).found(found).help(help));
     }
 
     fn wrong_type(&mut self, spot: &Spot<'_>) {
@@ -151,12 +163,8 @@ impl Reader<'_> {
 
     fn format(&mut self, spot: &Spot<'_>) {
         if spot.number().is_some_and(|format| format > 1) {
-            let error = Error::at(
-                self.source,
-                spot.value.span(),
-                Code::NewerFormat,
-                "the file is written for a later kvweft",
-            );
+            let error =
+                Error::at(self.source, spot.value.span(), Code::NewerFormat, "the file is written for a later kvweft");
             let found = format!("format {}", spot.number().unwrap_or_default());
             self.errors.push(error.expected("format 1").found(found).help("use a later kvweft for this file"));
         } else {

@@ -13,6 +13,8 @@ use kvweft_shell::run::Workload;
 use crate::args::{IndexK, Played, Switch};
 use crate::failure::Failure;
 
+pub(crate) use build::page_bytes;
+
 /// Which layers of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Layers {
@@ -74,16 +76,16 @@ pub(crate) struct Chosen {
 ///
 /// # Errors
 /// The first thing that is wrong with the command line, or everything that is wrong with the file.
-pub(crate) fn choose(file: Option<&Path>, played: &Played) -> Result<Chosen, Failure> {
+pub(crate) fn choose(file: Option<&str>, played: &Played) -> Result<Chosen, Failure> {
     let (source, mut said) = match file {
-        Some(path) => {
-            let (source, said) = file::read(path)?;
+        Some(name) => {
+            let (source, said) = file::read(name)?;
             (Some(source), said)
         }
         None => (None, Said::default()),
     };
     said.overridden_by(played);
-    let folder = file.and_then(Path::parent).map_or_else(PathBuf::new, Path::to_path_buf);
+    let folder = file.and_then(|name| Path::new(name).parent()).map_or_else(PathBuf::new, Path::to_path_buf);
     build::build(said, source.as_ref(), &folder)
 }
 

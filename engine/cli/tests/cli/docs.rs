@@ -54,6 +54,8 @@ fn commands_in_the_documentation_are_commands() {
         "docs/limits.md",
         "docs/introduction.md",
         "docs/lessons.md",
+        "docs/workloads.md",
+        "docs/event-log.md",
     ] {
         for piece in page(name).split('`').skip(1).step_by(2) {
             let Some(args) = piece.strip_prefix("kvweft ") else { continue };
@@ -71,4 +73,33 @@ fn commands_in_the_documentation_are_commands() {
         }
     }
     assert!(seen > 10, "only {seen} commands were found");
+}
+
+#[test]
+fn the_page_on_workloads_has_every_key_and_every_option() {
+    let folder = Folder::new("docs-workloads");
+    let page = page("docs/workloads.md");
+    folder.write("it.toml", "nothing_like_it = 1\n");
+    let refused = folder.run(&["run", "--workload", "it.toml"]).stderr;
+    let keys: Vec<&str> = between(&refused, "expected: one of ", "\n").split(", ").collect();
+    assert!(keys.len() > 15, "{keys:?}");
+    let help = folder.run(&["run", "--help"]).stdout;
+    for key in keys {
+        assert!(page.contains(&format!("\n| `{key}` |")), "docs/workloads.md has no row for `{key}`");
+        let option = format!("--{}", key.replace('_', "-"));
+        assert!(["format", "title"].contains(&key) || help.contains(&option), "there is no {option}");
+    }
+}
+
+#[test]
+fn the_page_on_the_event_log_has_every_event() {
+    let page = page("docs/event-log.md");
+    let schema = self::page("docs/schemas/event-log.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(&schema).expect("a schema is JSON");
+    let forms = schema["oneOf"].as_array().expect("a list");
+    assert!(forms.len() > 8);
+    for form in forms {
+        let name = form["properties"]["event"]["const"].as_str().expect("a name");
+        assert!(page.contains(&format!("\n| `{name}` |")), "docs/event-log.md has no row for `{name}`");
+    }
 }

@@ -13,7 +13,7 @@ fn schema(name: &str) -> Value {
 }
 
 /// The words of JSON Schema that the schemas use; another one would be passed over unseen.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "$schema",
     "$id",
     "$defs",
@@ -29,6 +29,7 @@ const KNOWN: [&str; 15] = [
     "items",
     "pattern",
     "minimum",
+    "oneOf",
 ];
 
 /// Everything in which `value` is not what `schema` says.
@@ -40,6 +41,20 @@ fn differences(root: &Value, schema: &Value, value: &Value, at: &str, out: &mut 
     if let Some(Value::String(reference)) = object.get("$ref") {
         let target = root.pointer(reference.trim_start_matches('#')).expect("it names a definition");
         return differences(root, target, value, at, out);
+    }
+    if let Some(Value::Array(branches)) = object.get("oneOf") {
+        let mut found: Vec<Vec<String>> = Vec::new();
+        for branch in branches {
+            let mut inner = Vec::new();
+            differences(root, branch, value, at, &mut inner);
+            found.push(inner);
+        }
+        let nearest = found.iter().min_by_key(|inner| inner.len()).expect("there is a branch");
+        match found.iter().filter(|inner| inner.is_empty()).count() {
+            0 => out.push(format!("{at}: none of {} forms; the nearest: {}", branches.len(), nearest.join("; "))),
+            1 => {}
+            several => out.push(format!("{at}: {several} forms fit where one should")),
+        }
     }
     if let Some(types) = object.get("type") {
         let types: Vec<&str> = match types {
@@ -94,13 +109,23 @@ fn differences(root: &Value, schema: &Value, value: &Value, at: &str, out: &mut 
 }
 
 #[track_caller]
-fn fits(name: &str, text: &str) -> Value {
-    let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in:\n{text}"));
+pub(crate) fn fits(name: &str, text: &str) -> Value {
+    each_fits(name, [text]).remove(0)
+}
+
+/// Every text is a document of that schema.
+#[track_caller]
+pub(crate) fn each_fits<'a>(name: &str, texts: impl IntoIterator<Item = &'a str>) -> Vec<Value> {
     let schema = schema(name);
-    let mut out = Vec::new();
-    differences(&schema, &schema, &value, "", &mut out);
-    assert!(out.is_empty(), "{}", out.join("\n"));
-    value
+    let mut values = Vec::new();
+    for text in texts {
+        let value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in:\n{text}"));
+        let mut out = Vec::new();
+        differences(&schema, &schema, &value, "", &mut out);
+        assert!(out.is_empty(), "{}\nin {text}", out.join("\n"));
+        values.push(value);
+    }
+    values
 }
 
 #[test]

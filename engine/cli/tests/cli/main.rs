@@ -3,11 +3,14 @@
 mod bad_input;
 mod bad_traces;
 mod check;
+mod conform;
 mod determinism;
 mod docs;
 mod json;
 mod kvweft;
 mod mutations;
 mod other_commands;
+mod run;
+mod run_input;
 mod streams;
 mod traces;

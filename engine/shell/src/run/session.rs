@@ -55,6 +55,10 @@ fn ask(shared: &Shared, prompt: Vec<Token>, right: &[u8]) -> Class {
         shared.measured().open.retain(|(open, _)| *open != request);
         return Class::Error;
     }
+    // Whoever gave it up before the engine knew it could not tell the engine.
+    if shared.stopping.load(Ordering::Relaxed) || shared.measured().given_up.contains(&request.0) {
+        let _ = shared.shell.abort(request);
+    }
     let ended = shared.shell.front().wait_for(request);
     let class = class(shared, request, &ended, right);
     end(shared, request, &ended);
