@@ -7,6 +7,7 @@ use kvweft_check::build::{CacheSystem, build_with, dropped, with_names};
 use kvweft_check::record::replay;
 use kvweft_check::scenario::{self, Grain, Scenario, nearest};
 use kvweft_core::{AllocationOrder, RuleSet};
+use kvweft_shell::run::Report;
 use kvweft_trace::TraceFile;
 use kvweft_world::PROPERTIES;
 
@@ -159,4 +160,14 @@ fn grain(file: &TraceFile, scenario: &Scenario, drops: RuleSet) -> Option<Grain>
     }
     let others = [Grain::Finest, Grain::Default, Grain::Atomic];
     others.into_iter().find(|&grain| replay(&world(scenario, drops, Some(grain)), file).is_ok())
+}
+
+/// The report of a run: a `run.json`, or the folder that holds it.
+pub(crate) fn report(path: &Path) -> Result<Report, Failure> {
+    let path = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
+    let text = std::fs::read_to_string(&path).map_err(|error| Failure::io(&path, "read the report", &error))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let why = format!("it is no report of a run: {error}\nhelp: `kvweft run --out DIR` writes one");
+        Failure::File { path, why }
+    })
 }

@@ -38,7 +38,11 @@ impl Model for Arc<RecallModel> {
 
     fn select(&self, item: &mut Option<Step>, layer: u8, pages: &[Vec<u8>]) {
         if let Some(step) = item {
-            let pages: Vec<&[u8]> = pages.iter().map(Vec::as_slice).collect();
+            // With a rule dropped a request may have lost pages that it needs: nothing is where they were.
+            let nothing = vec![crate::recall::POISON; self.layers[usize::from(layer)].index_page_bytes()];
+            let known = pages.iter().map(Vec::as_slice);
+            let missing = step.cached_pages().saturating_sub(pages.len());
+            let pages: Vec<&[u8]> = known.chain(std::iter::repeat_n(nothing.as_slice(), missing)).collect();
             step.select(usize::from(layer), &pages);
         }
     }

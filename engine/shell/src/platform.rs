@@ -27,6 +27,10 @@ pub trait Platform: Send + Sync + 'static {
     /// # Errors
     /// What the thread panicked with, as far as it is known.
     fn join(thread: Self::Join) -> Result<(), String>;
+    /// Lets time pass, where there is any.
+    fn pause_us(duration: u64) {
+        let _ = duration;
+    }
     /// Microseconds since some moment; always 0 where there is no clock.
     fn now_us() -> u64 {
         0

@@ -88,10 +88,7 @@ impl<C: Cell> Pools<C> {
 
     /// The checksum of a cell.
     pub fn sum(&self, block: BlockRef, unit: usize) -> u64 {
-        let cell = self.cell_of(block, unit);
-        let mut words = vec![0; cell.len()];
-        cell.load(0, &mut words);
-        kvweft_kernels::checksum(&words, 0)
+        sum_of(&self.bytes(block, unit))
     }
 
     /// Forgets what a page holds.
@@ -101,6 +98,11 @@ impl<C: Cell> Pools<C> {
             cell.store(0, &vec![u64::from_ne_bytes([POISON; 8]); cell.len()]);
         }
     }
+}
+
+/// The checksum of the bytes of a cell. Moving them does not change it.
+pub fn sum_of(bytes: &[u8]) -> u64 {
+    kvweft_kernels::checksum_bytes(bytes, 0)
 }
 
 /// The bytes of a range of a cell.

@@ -36,6 +36,8 @@ pub struct Setting<P: Platform> {
     pub gate: Arc<dyn Gate>,
     /// Whether freed pages are filled with poison.
     pub poison: bool,
+    /// Microseconds that each prompt token takes beside what is really computed.
+    pub prompt_token_us: u64,
 }
 
 impl<P: Platform, M: Model> Shell<P, M> {
@@ -58,6 +60,7 @@ impl<P: Platform, M: Model> Shell<P, M> {
                 links: [Arc::clone(&links[1 - own]), Arc::clone(&links[own])],
                 peer: engines.last().cloned(),
                 poison: setting.poison,
+                prompt_token_us: setting.prompt_token_us,
             };
             engines.push(Arc::new(Engine::new(config, parts)));
         }
@@ -116,8 +119,10 @@ impl<P: Platform, M: Model> Shell<P, M> {
     /// # Errors
     /// What threads panicked with.
     pub fn stop(&mut self, how: Stop) -> Result<(), Vec<String>> {
-        for engine in &self.engines {
-            engine.stop(how == Stop::WhenIdle);
+        if self.is_broken() {
+            self.break_off();
+        } else {
+            self.engines.iter().for_each(|engine| engine.stop(how == Stop::WhenIdle));
         }
         for link in &self.links {
             link.close();
@@ -127,6 +132,16 @@ impl<P: Platform, M: Model> Shell<P, M> {
             failed.extend(threads.join().err().into_iter().flatten());
         }
         if failed.is_empty() { Ok(()) } else { Err(failed) }
+    }
+
+    /// Ends everything that is open, as far as that is possible behind a panic.
+    pub(crate) fn break_off(&self) {
+        self.engines.iter().for_each(|engine| engine.break_off());
+    }
+
+    /// Whether a thread of an engine has panicked.
+    pub fn is_broken(&self) -> bool {
+        self.engines.iter().any(|engine| engine.is_broken())
     }
 
     /// Whether nothing is left to do for any device, and no message is under way.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::platform::{Cell, Guard, Lock, Platform};
 
@@ -44,6 +44,12 @@ impl Platform for Std {
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
             format!("{name}: {text}")
         })
+    }
+
+    fn pause_us(duration: u64) {
+        if duration > 0 {
+            std::thread::sleep(Duration::from_micros(duration));
+        }
     }
 
     fn now_us() -> u64 {

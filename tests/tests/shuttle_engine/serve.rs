@@ -124,7 +124,8 @@ impl Run {
         let configs: Vec<Config> = self.0.system.managers.iter().map(|manager| tiny(manager.config())).collect();
         let models = configs.iter().map(|_| Arc::new(StampModel)).collect();
         let log = Arc::new(Log::to(Box::new(self.0.lines.clone())));
-        let mut shell = Shell::new(configs, models, Setting { log, gate: Arc::new(Open), poison: true });
+        let mut shell =
+            Shell::new(configs, models, Setting { log, gate: Arc::new(Open), poison: true, prompt_token_us: 0 });
         shell.start();
         let count = self.0.system.machine.scripts.len();
         let board = Board { submitted: vec![false; count], over: vec![false; count], rooms: 0 };

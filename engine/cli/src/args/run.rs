@@ -26,6 +26,9 @@ pub(crate) struct Run {
     /// Write run.json and events.jsonl to this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Print how this run stands to another one: its run.json, or the folder that holds it.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) beside: Option<PathBuf>,
     /// Write no events.jsonl.
     #[arg(long, requires = "out")]
     pub(crate) no_log: bool,
@@ -92,6 +95,10 @@ pub(crate) struct Played {
     /// Tokens of every later text. The default is 64.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(keys::ROUND_TOKENS))]
     pub(crate) round_tokens: Option<u64>,
+    /// Microseconds that each prompt token takes beside what is computed, for the parts of a model that are not here. The
+    /// default is 50.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(keys::PROMPT_TOKEN_US))]
+    pub(crate) prompt_token_us: Option<u64>,
     /// A client goes away after so long. The default is 120000.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(keys::TIMEOUT_MS))]
     pub(crate) timeout_ms: Option<u64>,

@@ -9,13 +9,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use indicatif::{ProgressBar, ProgressStyle};
 use kvweft_core::RuleSite;
 use kvweft_shell::log::Sink;
-use kvweft_shell::run::{Call, FORMAT, Percentiles, Report, State, Workload, run as play};
+use kvweft_shell::run::{Call, FORMAT, Percentiles, Report, RunError, State, Workload, run as play};
 
 use crate::args::{self, Format};
 use crate::failure::Failure;
 use crate::out::{self, LogWriter, Out};
 use crate::workload::{self, Chosen, page_bytes};
-use crate::{output, table};
+use crate::{input, output, table};
 
 /// Set by the first Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -29,6 +29,7 @@ const PANICKED: &str =
 /// Runs the command.
 pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
     let chosen = workload::choose(args.workload.as_deref(), &args.played)?;
+    let other = args.beside.as_deref().map(input::report).transpose()?;
     let run = fresh_name();
     let tool = format!("kvweft {}", env!("CARGO_PKG_VERSION"));
     let first = nothing_yet(&run, &tool, &chosen.workload);
@@ -55,14 +56,27 @@ pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
         return Err(Failure::Run(format!("the engine panicked{PANICKED}")));
     };
     let logged = writer.map_or(Ok(()), LogWriter::close);
-    let report = played.map_err(|why| Failure::Run(format!("{why}{PANICKED}")))?;
+    let mut failures: Vec<Failure> = Vec::new();
+    let report = match played {
+        Ok(report) => report,
+        Err(why) => {
+            failures.push(Failure::Run(format!("{why}{PANICKED}")));
+            match why {
+                RunError::Panicked { report, .. } => *report,
+                RunError::Shape(_) | RunError::Pool { .. } => return Err(failures.remove(0)),
+            }
+        }
+    };
     let reported = out.map_or(Ok(()), |out| out.close(&report));
     match args.format {
-        Format::Text => output::result(&text(&report))?,
+        Format::Text => {
+            let beside = other.as_ref().map(|other| beside(&report, other)).unwrap_or_default();
+            output::result(&(text(&report) + &beside))?;
+        }
         Format::Json => output::result(&out::json(&report))?,
     }
     // The run was measured all the same: what could not be written is said behind its results.
-    let failures: Vec<Failure> = [logged, reported].into_iter().filter_map(Result::err).collect();
+    failures.extend([logged, reported].into_iter().filter_map(Result::err));
     for failure in &failures {
         output::note(&failure.to_string());
     }
@@ -70,6 +84,35 @@ pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
         0 | 1 if !failures.is_empty() => 2,
         code => code,
     }))
+}
+
+/// How this run stands to another one, as ratios.
+fn beside(report: &Report, other: &Report) -> String {
+    let ratio = |a: u64, b: u64| if b == 0 { "-".to_owned() } else { format!("{:.2}", a as f64 / b as f64) };
+    let (first, then) = (&report.first_token_us, &other.first_token_us);
+    let (token, before) = (&report.per_token_us, &other.per_token_us);
+    let row = |name: &str, a: &Percentiles, b: &Percentiles| {
+        vec![name.to_owned(), ratio(a.p50, b.p50), ratio(a.p90, b.p90), ratio(a.p99, b.p99)]
+    };
+    let rows = [row("to the first token", first, then), row("per token", token, before)];
+    let differs = differences(&report.workload, &other.workload);
+    let differs = if differs.is_empty() { "nothing".to_owned() } else { differs.join(", ") };
+    format!(
+        "\nbeside {}, which differs in: {differs}\nelapsed {} times as long\n{}",
+        other.run,
+        ratio(report.elapsed_us, other.elapsed_us),
+        table::table(&["beside it, times", "p50", "p90", "p99"], &rows)
+    )
+}
+
+/// The settings in which two workloads differ, by their keys in `run.json`.
+fn differences(a: &Workload, b: &Workload) -> Vec<String> {
+    let fields = |workload: &Workload| match serde_json::to_value(workload) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let (a, b) = (fields(a), fields(b));
+    a.into_iter().filter(|(key, value)| b.get(key) != Some(value)).map(|(key, _)| key).collect()
 }
 
 fn exit_code(report: &Report) -> u8 {
@@ -164,6 +207,7 @@ fn parameters(run: &str, chosen: &Chosen) -> String {
          {} sessions of {} rounds, seed {}: {} + {} tokens at first, {} more a round; at most {} pages a session\n\
          {}, {} layers ({}), index keys {dtype}, {} heads; pages of {} tokens and {bytes} bytes{chunks}\n\
          {engines}\n\
+         each prompt token takes {} us beside what is computed (assumed)\n\
          clients wait {} ms, engines {} ms for their peer\n\
          rules dropped: {dropped}",
         workload.sessions,
@@ -178,6 +222,7 @@ fn parameters(run: &str, chosen: &Chosen) -> String {
         kinds.join(" "),
         workload.heads,
         workload.geometry.page_tokens,
+        workload.prompt_token_us,
         workload.timeout_ms,
         workload.deadline_ms,
     )

@@ -17,6 +17,10 @@ const POOL_BYTES_MAX: u64 = 64 << 30;
 const MODEL: &str = "deepseek-v3.2";
 const LAYERS: usize = 2;
 
+/// What a prompt token takes beside what is computed, where nothing is said: a large model prefills about 20,000 tokens a
+/// second.
+const PROMPT_TOKEN_US: u64 = 50;
+
 /// The workload, with defaults for what was not said.
 pub(super) fn build(said: Said, source: Option<&SourceFile>, folder: &Path) -> Result<Chosen, Failure> {
     let model = model(&said, source, folder)?;
@@ -32,6 +36,7 @@ pub(super) fn build(said: Said, source: Option<&SourceFile>, folder: &Path) -> R
     workload.seed = number(&said.seed, workload.seed);
     workload.heads = number(&said.heads, workload.heads.into()) as u32;
     workload.chunk_pages = number(&said.chunk_pages, workload.chunk_pages.into()) as u32;
+    workload.prompt_token_us = number(&said.prompt_token_us, PROMPT_TOKEN_US);
     workload.timeout_ms = number(&said.timeout_ms, workload.timeout_ms);
     workload.deadline_ms = number(&said.deadline_ms, workload.deadline_ms);
     workload.cache = value(&said.cache).unwrap_or(true);
@@ -198,7 +203,7 @@ fn pools(workload: &mut Workload, said: &Said, source: Option<&SourceFile>) -> R
             };
             Err(wrong(key, told, Code::TooSmall, why.to_string(), "take more pages, or shorter sessions"))
         }
-        Err(why @ (RunError::Shape(_) | RunError::Panicked(_))) => {
+        Err(why @ (RunError::Shape(_) | RunError::Panicked { .. })) => {
             Err(Failure::Run(format!("{why}\nhelp: take other layers, or a model such as {MODEL}")))
         }
     }

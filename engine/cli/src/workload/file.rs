@@ -134,6 +134,7 @@ impl Reader<'_> {
             "system_tokens" => said.system_tokens = self.integer(&spot),
             "first_tokens" => said.first_tokens = self.integer(&spot),
             "round_tokens" => said.round_tokens = self.integer(&spot),
+            "prompt_token_us" => said.prompt_token_us = self.integer(&spot),
             "timeout_ms" => said.timeout_ms = self.integer(&spot),
             "deadline_ms" => said.deadline_ms = self.integer(&spot),
             _ => unreachable!("`{name}` is in the list of keys"),

@@ -15,6 +15,7 @@ pub(crate) const HEADS: RangeInclusive<u64> = 1..=128;
 pub(crate) const SYSTEM_TOKENS: RangeInclusive<u64> = 0..=1_000_000;
 pub(crate) const FIRST_TOKENS: RangeInclusive<u64> = 1..=1_000_000;
 pub(crate) const ROUND_TOKENS: RangeInclusive<u64> = 1..=1_000_000;
+pub(crate) const PROMPT_TOKEN_US: RangeInclusive<u64> = 0..=1_000_000;
 pub(crate) const TIMEOUT_MS: RangeInclusive<u64> = 1..=86_400_000;
 pub(crate) const DEADLINE_MS: RangeInclusive<u64> = 1..=86_400_000;
 const FORMAT: RangeInclusive<u64> = 1..=1;
@@ -56,6 +57,7 @@ pub(super) const KEYS: &[(&str, Kind)] = &[
     ("system_tokens", Kind::Integer(SYSTEM_TOKENS)),
     ("first_tokens", Kind::Integer(FIRST_TOKENS)),
     ("round_tokens", Kind::Integer(ROUND_TOKENS)),
+    ("prompt_token_us", Kind::Integer(PROMPT_TOKEN_US)),
     ("timeout_ms", Kind::Integer(TIMEOUT_MS)),
     ("deadline_ms", Kind::Integer(DEADLINE_MS)),
 ];

@@ -60,6 +60,7 @@ struct Said {
     system_tokens: Option<Told<u64>>,
     first_tokens: Option<Told<u64>>,
     round_tokens: Option<Told<u64>>,
+    prompt_token_us: Option<Told<u64>>,
     timeout_ms: Option<Told<u64>>,
     deadline_ms: Option<Told<u64>>,
 }
@@ -122,6 +123,7 @@ impl Said {
         over(&mut self.system_tokens, played.system_tokens);
         over(&mut self.first_tokens, played.first_tokens);
         over(&mut self.round_tokens, played.round_tokens);
+        over(&mut self.prompt_token_us, played.prompt_token_us);
         over(&mut self.timeout_ms, played.timeout_ms);
         over(&mut self.deadline_ms, played.deadline_ms);
     }

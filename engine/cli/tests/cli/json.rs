@@ -179,7 +179,7 @@ fn a_document_that_differs_from_its_schema_is_noticed() {
     let schema = schema("replay.schema.json");
     let good = serde_json::json!({
         "format": "kvweft-replay", "version": 1, "scenario": "s", "violates": "p", "violated": true, "detail": "d",
-        "steps": 3, "impossible": null,
+        "steps": 3, "impossible": null, "threads": null,
     });
     let cases = [
         ("version", serde_json::json!(2), "/version: expected 1, found 2"),

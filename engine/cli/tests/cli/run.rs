@@ -294,3 +294,35 @@ fn a_run_that_is_interrupted_winds_down_and_says_how_far_it_came() {
         assert!(matches!(code, Some(0 | 3)), "conform ends with {code:?}");
     }
 }
+
+#[test]
+fn a_run_stands_beside_another_one_in_ratios() {
+    let (folder, _, report) = small("run-beside", &[]);
+    let run = report["run"].as_str().expect("a text");
+    let args = ["run", "--sessions", "2", "--rounds", "2", "--cache", "off", "--beside"];
+    let ran = folder.run(&[&args[..], &["out"]].concat());
+    let stdout = &ran.ends_with(0).stdout;
+    assert!(stdout.contains(&format!("beside {run}, which differs in: cache")), "{stdout}");
+    assert!(stdout.contains("to the first token  "), "{stdout}");
+    folder.write("other.json", "{}");
+    let refused = folder.run(&[&args[..], &["other.json"]].concat());
+    assert!(refused.ends_with(2).stderr.starts_with("error: other.json: it is no report of a run: "));
+}
+
+#[test]
+fn a_read_that_does_not_wait_is_what_conform_names() {
+    let folder = Folder::new("run-race");
+    // One race in hundreds of reads would do; there are many, and each garbles an answer.
+    let args = ["run", "--sessions", "8", "--rounds", "4", "--layers", "1", "--device-pages", "35%"];
+    let more = ["--prompt-token-us", "0", "--drop", "index-read-waits-layer@ragged-prefill", "--out", "out", "--force"];
+    let ran = folder.run(&[&args[..], &more].concat());
+    let conforms = folder.run(&["conform", "out/events.jsonl"]);
+    if ran.code == Some(1) {
+        let stdout = &conforms.ends_with(1).stdout;
+        assert!(stdout.contains("not allowed: ") && stdout.contains("index-k of layer 0"), "{stdout}");
+    } else {
+        // Every copy was in time, by luck.
+        ran.ends_with(0);
+        conforms.ends_with(0);
+    }
+}

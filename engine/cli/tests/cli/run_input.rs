@@ -191,8 +191,8 @@ const FILES: &[(&str, &str, &str)] = &[
         "session = 3",
         "it.toml:3:1: error: unknown key `session`\n 3 | session = 3\n   | ^^^^^^^\n\
          expected: one of format, title, sessions, rounds, model, layers, index_k, cache, split, drop, device_pages, \
-         host_pages, decode_pages, chunk_pages, seed, heads, system_tokens, first_tokens, round_tokens, timeout_ms, \
-         deadline_ms\nhelp: did you mean `sessions`?\n",
+         host_pages, decode_pages, chunk_pages, seed, heads, system_tokens, first_tokens, round_tokens, \
+         prompt_token_us, timeout_ms, deadline_ms\nhelp: did you mean `sessions`?\n",
     ),
     (
         "sessions = 3",

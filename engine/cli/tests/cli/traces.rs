@@ -160,3 +160,19 @@ fn a_trace_that_cannot_be_replayed_is_still_drawn_with_a_warning() {
     shrunk.ends_with(1);
     assert!(shrunk.stderr.starts_with("error: the trace cannot be replayed, so it cannot be shrunk\nstep 18 cannot"));
 }
+
+#[test]
+fn threads_follow_a_trace_and_say_which_fence_holds_them_with_every_rule_on() {
+    let folder = Folder::new("replay-host");
+    let ran = folder.run(&["check", "reload-before-prefill-read", "--out", "out"]);
+    ran.ends_with(0);
+    let trace = "out/reload-before-prefill-read.reads-see-own-content.trace";
+    let broken = folder.run(&["replay", trace, "--on", "host"]);
+    let stdout = &broken.ends_with(0).stdout;
+    assert!(stdout.contains("on threads: every step was taken"), "{stdout}");
+    assert!(stdout.contains("r3 ends well, its answer is garbled"), "{stdout}");
+    let held = folder.run(&["replay", trace, "--on", "host", "--all-rules"]);
+    let stdout = &held.ends_with(1).stdout;
+    let fence = "on threads: the step is held back by its fence: index-read-waits-layer@ragged-prefill";
+    assert!(stdout.contains(fence) && !stdout.contains("garbled"), "{stdout}");
+}

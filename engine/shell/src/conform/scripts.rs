@@ -9,6 +9,9 @@ use kvweft_world::Script;
 /// More contents than this cannot be told apart by the cells of a world.
 const CONTENTS_MAX: usize = (u16::MAX as usize - 3) / 2;
 
+/// More requests than this are not those of one run.
+const REQUESTS_MAX: usize = 10_000_000;
+
 /// The scripts of all requests, found by looking ahead.
 pub(crate) struct Scripts {
     numbers: BTreeMap<BlockHash, u16>,
@@ -48,12 +51,15 @@ impl Scripts {
             }
         }
         let mut scripts = Scripts { numbers: BTreeMap::new(), scripts: Vec::new(), contents: 0, problem: None };
-        for (at, (request, known)) in known.into_iter().enumerate() {
-            if request as usize != at {
-                let problem = format!("expected requests to be numbered from 0 without gaps; {at} is missing");
-                scripts.problem.get_or_insert(problem);
-            }
-            scripts.add(request, &known);
+        let count = known.last_key_value().map_or(0, |(&last, _)| last as usize + 1);
+        if count > REQUESTS_MAX {
+            scripts.problem = Some(format!("expected requests to be numbered from 0, got request {}", count - 1));
+            return scripts;
+        }
+        // A log that was cut off may lack the submission of a request that has a lower number than others.
+        let nothing = Known { blocks: Vec::new(), output: Vec::new(), pages: 0 };
+        for request in 0..count as u32 {
+            scripts.add(request, known.get(&request).unwrap_or(&nothing));
         }
         scripts
     }

@@ -1,10 +1,11 @@
 //! The threads of an engine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use kvweft_core::{Role, Stream};
+use kvweft_core::{Ending, Failure, Role, Stream};
 
-use super::{Counts, Engine};
+use super::{Counts, Engine, Stopping};
 use crate::model::Model;
 use crate::platform::Platform;
 
@@ -22,7 +23,10 @@ impl<P: Platform, M: Model> Engine<P, M> {
         let mut joins = Vec::new();
         let mut start = |name: &str, work: fn(&Engine<P, M>)| {
             let engine = Arc::clone(self);
-            joins.push(P::spawn(format!("{name}-{}", self.index), move || work(&engine)));
+            joins.push(P::spawn(format!("{name}-{}", self.index), move || {
+                let _noticed = Noticed(&engine.broken);
+                work(&engine);
+            }));
         };
         start("scheduler", |engine| engine.schedule());
         start("forward", |engine| engine.run_stream(Stream::Forward));
@@ -39,6 +43,25 @@ impl<P: Platform, M: Model> Engine<P, M> {
         Threads { joins }
     }
 
+    /// Whether a thread of the engine has panicked.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Ends everything that is open, as far as that is possible with the lock that a thread has panicked under.
+    pub(crate) fn break_off(&self) {
+        let end = || {
+            let mut core = self.lock();
+            core.stopping = Stopping::Now;
+            let now_us = P::now_us();
+            core.sequences.values_mut().for_each(|sequence| sequence.end(Ending::Failed(Failure::Reset), now_us));
+        };
+        // If the lock is lost, whoever sleeps under it finds out when it is woken.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(end));
+        P::notify_all(&self.answered);
+        P::notify_all(&self.changed);
+    }
+
     /// Whether nothing is left to do for the device.
     pub fn idle(&self) -> bool {
         let core = self.lock();
@@ -53,6 +76,17 @@ impl<P: Platform, M: Model> Engine<P, M> {
     /// What has come together since the engine was built.
     pub fn counts(&self) -> Counts {
         self.lock().counts
+    }
+}
+
+/// Notices the panic of a thread.
+struct Noticed<'a>(&'a AtomicBool);
+
+impl Drop for Noticed<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 }
 

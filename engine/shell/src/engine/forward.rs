@@ -1,13 +1,13 @@
 //! Forward steps: the model, layer by layer, on what the pages hold.
 
-use kvweft_core::{Component, RunStep, StepItem, StepKind};
+use kvweft_core::{BlockRef, Component, RunStep, StepItem, StepKind};
 use kvweft_trace::event::{Event, Phase, Sum};
 use kvweft_world::Operation;
 
 use super::{Core, Engine, FROM_FORWARD, Report, Sampled, Stopped, Turn};
 use crate::model::{Changed, Model, Token};
 use crate::platform::Platform;
-use crate::pool::{Half, entry, load_bytes, store_bytes};
+use crate::pool::{Half, entry, load_bytes, store_bytes, sum_of};
 
 /// The new entries of one page of one layer, on their way into memory.
 struct Written {
@@ -52,8 +52,11 @@ impl<P: Platform, M: Model> Engine<P, M> {
             drop(turn);
             return Ok(());
         }
+        let prompt = op.items.iter().filter(|item| item.kind == StepKind::Prefill);
+        let pause_us = prompt.map(|item| u64::from(item.tokens)).sum::<u64>() * self.parts.prompt_token_us;
         for layer in 0..self.layers {
             let last = Some(layer) == last_layer;
+            P::pause_us(pause_us / u64::from(self.layers));
             for component in [Component::IndexK, Component::Kv] {
                 let unit = self.pools.unit(layer, component);
                 let Some(unit) = unit.filter(|_| reads) else {
@@ -121,24 +124,39 @@ impl<P: Platform, M: Model> Engine<P, M> {
         let mut sums = Vec::new();
         for (item, state) in op.items.iter().zip(items) {
             let cached = &item.pages[..(item.read as usize).min(item.pages.len())];
+            // Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
+            if component == Component::Kv && item.kind == StepKind::Decode {
+                self.take_rows(state, layer, cached, unit);
+                continue;
+            }
+            let pages: Vec<Vec<u8>> = cached.iter().map(|&page| self.pools.bytes(page, unit)).collect();
             if component == Component::IndexK {
-                let pages: Vec<Vec<u8>> = cached.iter().map(|&page| self.pools.bytes(page, unit)).collect();
                 model.select(state, layer, &pages);
             } else {
                 for at in model.wanted(state, layer) {
-                    let Some(&page) = cached.get(at.0 as usize) else { continue };
+                    let (Some(page), Some(bytes)) = (cached.get(at.0 as usize), pages.get(at.0 as usize)) else {
+                        continue;
+                    };
                     let (row, scale) = entry(self.pools.layout(page.tier, unit), at.1 as usize);
-                    let cell = self.pools.cell_of(page, unit);
-                    model.take(state, layer, at, &load_bytes(cell, row), &load_bytes(cell, scale));
+                    model.take(state, layer, at, &bytes[row], &bytes[scale]);
                 }
             }
-            // Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
-            let whole = component == Component::IndexK || item.kind == StepKind::Prefill;
-            if self.parts.log.is_on() && whole {
-                sums.extend(cached.iter().map(|&page| Sum(self.pools.sum(page, unit))));
+            // Of the very bytes that were used: another look might find that a late copy has landed.
+            if self.parts.log.is_on() {
+                sums.extend(pages.iter().map(|bytes| Sum(sum_of(bytes))));
             }
         }
         self.parts.log.note(|| Event::Read { engine: self.index, step: op.step, layer, component, sums });
+    }
+
+    /// Hands the KV entries over that an item wants, one by one.
+    fn take_rows(&self, state: &mut M::Item, layer: u8, cached: &[BlockRef], unit: usize) {
+        for at in self.parts.model.wanted(state, layer) {
+            let Some(&page) = cached.get(at.0 as usize) else { continue };
+            let (row, scale) = entry(self.pools.layout(page.tier, unit), at.1 as usize);
+            let cell = self.pools.cell_of(page, unit);
+            self.parts.model.take(state, layer, at, &load_bytes(cell, row), &load_bytes(cell, scale));
+        }
     }
 
     /// Computes the new entries of a layer and brings the first half of them into memory.

@@ -9,6 +9,7 @@ mod streams;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use kvweft_core::{
     BlockHash, Config, CopyOp, Effect, Input, Life, Manager, MetadataSlot, MoveKind, Outcome, Part, Rejected,
@@ -136,6 +137,9 @@ pub struct Parts<P: Platform, M: Model> {
     pub peer: Option<Arc<Engine<P, M>>>,
     /// Whether freed pages are filled with poison.
     pub poison: bool,
+    /// Microseconds that each prompt token takes in all layers together, beside what is really computed: the rest of a
+    /// model, of which this engine has none.
+    pub prompt_token_us: u64,
 }
 
 impl<P: Platform, M: Model> Parts<P, M> {
@@ -148,6 +152,7 @@ impl<P: Platform, M: Model> Parts<P, M> {
             links: [Arc::new(Link::default()), Arc::new(Link::default())],
             peer: None,
             poison: false,
+            prompt_token_us: 0,
         }
     }
 }
@@ -169,6 +174,8 @@ pub struct Engine<P: Platform, M: Model> {
     pub(crate) answered: P::Condvar,
     pub(crate) pools: Pools<P::Cell>,
     pub(crate) parts: Parts<P, M>,
+    /// Whether a thread has panicked.
+    pub(crate) broken: AtomicBool,
 }
 
 /// Whether the threads of an engine were told to end while this one waited.
@@ -210,6 +217,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
             changed: P::Condvar::default(),
             answered: P::Condvar::default(),
             parts,
+            broken: AtomicBool::new(false),
         }
     }
 

@@ -146,6 +146,7 @@ impl<'a> Lockstep<'a> {
             log: Arc::new(Log::to(Box::new(lines.clone()))),
             gate: gate.clone() as Arc<dyn crate::gate::Gate>,
             poison: true,
+            prompt_token_us: 0,
         };
         let served = models.iter().map(|model| Arc::new(Arc::clone(model))).collect();
         let mut shell = Shell::new(configs, served, setting);

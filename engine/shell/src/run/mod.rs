@@ -15,6 +15,7 @@ use kvweft_trace::event::{Event, Header, SCHEMA};
 pub use report::{FORMAT, Pages, Percentiles, Report, Requests, Sessions, State, Tokens};
 pub use workload::Workload;
 
+use crate::engine::Engine;
 use crate::gate::Open;
 use crate::log::{Log, Sink};
 use crate::platform::Platform;
@@ -43,9 +44,14 @@ pub enum RunError {
         /// What a session needs.
         needed: u32,
     },
-    /// Threads of the engine panicked: a defect of kvweft.
-    #[error("threads of the engine panicked:\n  {}", .0.join("\n  "))]
-    Panicked(Vec<String>),
+    /// Threads of the engine panicked: a defect of kvweft, or what comes of a rule that was dropped.
+    #[error("threads of the engine panicked:\n  {}", panics.join("\n  "))]
+    Panicked {
+        /// What they said.
+        panics: Vec<String>,
+        /// What was measured until then.
+        report: Box<Report>,
+    },
 }
 
 /// What a run is called, and who looks on.
@@ -114,7 +120,12 @@ pub fn run(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
         })
     });
     let models = configs.iter().map(|_| Arc::new(Arc::clone(&model))).collect();
-    let setting = Setting { log: Arc::clone(&log), gate: Arc::new(Open), poison: true };
+    let setting = Setting {
+        log: Arc::clone(&log),
+        gate: Arc::new(Open),
+        poison: true,
+        prompt_token_us: workload.prompt_token_us,
+    };
     let mut shell = Shell::new(configs, models, setting);
     shell.start();
     let shared = Arc::new(Shared {
@@ -135,10 +146,15 @@ pub fn run(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
     let mut panicked: Vec<String> = sessions.into_iter().filter_map(|thread| Std::join(thread).err()).collect();
     let mut report = watch.report(if interrupted { State::Interrupted } else { State::Complete });
     let mut shared = Arc::into_inner(shared).expect("every session has ended");
-    report.requests.stuck_transfers += shared.settle();
+    if !shared.shell.is_broken() {
+        report.requests.stuck_transfers += shared.settle();
+    }
     panicked.extend(shared.shell.stop(Stop::Now).err().into_iter().flatten());
     log.end();
-    if panicked.is_empty() { Ok(report) } else { Err(RunError::Panicked(panicked)) }
+    if panicked.is_empty() {
+        return Ok(report);
+    }
+    Err(RunError::Panicked { panics: panicked, report: Box::new(report) })
 }
 
 /// The model of a workload that can be played: nothing is started, and nothing written.
@@ -187,6 +203,11 @@ impl Watch<'_> {
             let over = self.shared.measured().sessions_over == self.shared.workload.sessions;
             if over {
                 return self.shared.stopping.load(Ordering::Relaxed);
+            }
+            if self.shared.shell.is_broken() {
+                self.shared.stopping.store(true, Ordering::Relaxed);
+                self.shared.shell.break_off();
+                return true;
             }
             if interrupted.load(Ordering::Relaxed) && !self.shared.stopping.swap(true, Ordering::Relaxed) {
                 self.give_up(|_| true);
@@ -260,7 +281,11 @@ impl Watch<'_> {
     }
 
     fn report(&self, state: State) -> Report {
-        let counts: Vec<_> = self.shared.shell.engines().iter().map(|engine| engine.counts()).collect();
+        // Under a lock that a thread has panicked with there is nothing to read.
+        let counted = |engine: &Engine<Std, Arc<RecallModel>>| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.counts())).unwrap_or_default()
+        };
+        let counts: Vec<_> = self.shared.shell.engines().iter().map(|engine| counted(engine)).collect();
         let measured = self.shared.measured();
         let mut sessions = measured.sessions;
         // Those that an interruption has ended are over, and of no class.

@@ -44,6 +44,10 @@ pub struct Workload {
     /// The rules that are kept; written as the list of those that are not.
     #[serde(rename = "dropped")]
     pub rules: RuleSet,
+    /// Microseconds that each prompt token takes in all layers together, beside what is really computed: feed-forward
+    /// layers and the like, of which this engine has none.
+    #[serde(default)]
+    pub prompt_token_us: u64,
     /// A client goes away after so long, in milliseconds.
     pub timeout_ms: u64,
     /// The engine gives a wait for its peer up after so long, in milliseconds.
@@ -70,6 +74,7 @@ impl Workload {
             chunk_pages: 0,
             batch_max: 256,
             rules: RuleSet::ALL,
+            prompt_token_us: 0,
             timeout_ms: 120_000,
             deadline_ms: 20_000,
         };

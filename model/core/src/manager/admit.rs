@@ -179,7 +179,8 @@ impl Manager {
             return;
         }
         let node = self.tree.node(own);
-        let untouched = !node.linked && node.store == NIL && cached as usize + node.blocks.len() == request.blocks.len();
+        let untouched =
+            !node.linked && node.store == NIL && cached as usize + node.blocks.len() == request.blocks.len();
         if !untouched || !self.tree.starts(node.blocks[0]) {
             return;
         }
