@@ -35,7 +35,7 @@ fn threads_make_the_same_effects_and_the_same_bytes_as_the_world_on_ten_thousand
         let walks = WALKS / scenarios.len() + usize::from(at < WALKS % scenarios.len());
         for walk in 0..walks {
             let mut random = Random((at * WALKS + walk) as u64);
-            let mut lockstep = match Lockstep::new(&system.machine, system.managers.clone()) {
+            let mut lockstep: Lockstep<'_> = match Lockstep::new(&system.machine, system.managers.clone()) {
                 Ok(lockstep) => lockstep,
                 Err(why) => {
                     unserved.push(format!("{}: {why}", scenario.name));

@@ -83,6 +83,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("kvweft-trace", &["kvweft-core"]),
     ("kvweft-world", &["kvweft-core", "kvweft-trace"]),
     ("kvweft-check", &["kvweft-core", "kvweft-scenarios", "kvweft-trace", "kvweft-world"]),
+    ("kvweft-cuda", &["kvweft-core", "kvweft-kernels", "kvweft-shell", "kvweft-trace", "kvweft-world"]),
     ("kvweft-shell", &["kvweft-core", "kvweft-kernels", "kvweft-trace", "kvweft-world"]),
     ("kvweft", &["kvweft-check", "kvweft-core", "kvweft-scenarios", "kvweft-shell", "kvweft-trace", "kvweft-world"]),
     (

@@ -13,7 +13,8 @@ use kvweft_core::{
 };
 use kvweft_shell::lockstep::Lines;
 use kvweft_shell::log::Sink;
-use kvweft_shell::pool::{Half, Pools, copy_half};
+use kvweft_shell::platform::Cell;
+use kvweft_shell::pool::{Half, Pools, moved_words};
 use kvweft_shell::recall::RecallModel;
 use kvweft_shell::run::{Call, Workload, run};
 use kvweft_shell::{Engine, Parts, Std, Submission, Words};
@@ -108,7 +109,8 @@ fn copies() {
             for &(from, to) in &order {
                 let (from, to) = (block(Tier::HOST, from), block(Tier::DEVICE, to));
                 for half in [Half::First, Half::Second] {
-                    copy_half(pools.cell_of(from, unit), pools.cell_of(to, unit), &moved, half);
+                    let (from, to) = (pools.cell_of(from, unit), pools.cell_of(to, unit));
+                    to.copy_from(from, moved_words(from, to, &moved, half));
                 }
             }
             began.elapsed()
@@ -155,7 +157,7 @@ fn logs() {
             interrupted: &AtomicBool::new(false),
             progress: &mut |_| {},
         };
-        let report = run(&workload, call).expect("the run ends well");
+        let report = run::<Std>(&workload, call).expect("the run ends well");
         assert_eq!(report.sessions.ok, workload.sessions);
         Duration::from_micros(report.elapsed_us)
     };

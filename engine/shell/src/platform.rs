@@ -5,8 +5,12 @@
 
 use std::ops::{DerefMut, Range};
 
+use kvweft_core::Tier;
+
 /// Locks, condition variables, threads and page memory.
 pub trait Platform: Send + Sync + 'static {
+    /// What the device is called in logs and reports.
+    const DEVICE: &'static str;
     /// A lock around a value.
     type Mutex<T: Send + 'static>: Lock<T>;
     /// A condition variable. Nobody waits on it with a timeout: a deadline is an input.
@@ -57,8 +61,8 @@ pub trait Lock<T>: Send + Sync {
 /// An implementation may check that nobody writes while somebody else touches it; one for real threads must only keep
 /// such a race from being worse than wrong bytes.
 pub trait Cell: Send + Sync {
-    /// A cell of so many words.
-    fn new(words: usize) -> Self;
+    /// A cell of so many words in a tier.
+    fn new(tier: Tier, words: usize) -> Self;
     /// The number of words.
     fn len(&self) -> usize;
     /// Whether it has no words.
@@ -75,6 +79,18 @@ pub trait Cell: Send + Sync {
     /// # Panics
     /// If they go beyond the end.
     fn store(&self, first: usize, words: &[u64]);
+    /// Makes many copies, in any order: from a cell, to another one, these words.
+    ///
+    /// # Panics
+    /// If words go beyond the end of either.
+    fn copy_all(moves: &[(&Self, &Self, Range<usize>)])
+    where
+        Self: Sized,
+    {
+        for (from, to, words) in moves {
+            to.copy_from(from, words.clone());
+        }
+    }
     /// Copies words from the same place of another cell.
     ///
     /// # Panics

@@ -49,10 +49,11 @@ impl<C: Cell> Pools<C> {
             }
             by_layer.push(here);
         }
-        let tier = |tier: usize, pages: u32| {
-            (0..pages).flat_map(|_| units.iter().map(|unit| C::new(words(unit.layouts[tier])))).collect()
+        let tier = |tier: Tier, pages: u32| {
+            let cell = |unit: &Unit| C::new(tier, words(unit.layouts[usize::from(tier.0)]));
+            (0..pages).flat_map(|_| units.iter().map(cell)).collect()
         };
-        let tiers = [tier(0, config.device_pages), tier(1, config.host_pages)];
+        let tiers = [tier(Tier::DEVICE, config.device_pages), tier(Tier::HOST, config.host_pages)];
         Pools { units, by_layer, tiers }
     }
 
@@ -171,11 +172,11 @@ impl Half {
     }
 }
 
-/// Moves one half of one page: as many words as the assumed layout has, and both ends have room for.
+/// The words of one half of a page that is moved from one cell to another: as many as the assumed layout has, and both ends
+/// have room for.
 ///
 /// Where both pools and the copy agree that is the whole page. Where the copy takes the bytes for another layout, what lies
 /// beyond is not moved, and stays what it was.
-pub fn copy_half<C: Cell>(from: &C, to: &C, moved: &MovedPart, half: Half) {
-    let len = words(moved.moved).min(from.len()).min(to.len());
-    to.copy_from(from, half.of(len));
+pub fn moved_words<C: Cell>(from: &C, to: &C, moved: &MovedPart, half: Half) -> Range<usize> {
+    half.of(words(moved.moved).min(from.len()).min(to.len()))
 }

@@ -1,6 +1,6 @@
 //! One engine that does everything, or a prefill and a decode engine with the channels between them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kvweft_core::{Config, Rejected, RequestId, Role};
 
@@ -16,7 +16,8 @@ pub struct Shell<P: Platform, M: Model> {
     engines: Vec<Arc<Engine<P, M>>>,
     /// Towards prefill, towards decode.
     links: [Arc<Link<P>>; 2],
-    threads: Vec<Threads<P>>,
+    /// Under a lock of its own, so that the rest can be shared.
+    threads: Mutex<Vec<Threads<P>>>,
 }
 
 /// How the threads are asked to end.
@@ -65,12 +66,16 @@ impl<P: Platform, M: Model> Shell<P, M> {
             engines.push(Arc::new(Engine::new(config, parts)));
         }
         engines.reverse();
-        Shell { engines, links, threads: Vec::new() }
+        Shell { engines, links, threads: Mutex::default() }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<Threads<P>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the threads of every engine.
     pub fn start(&mut self) {
-        self.threads = self.engines.iter().map(Engine::start_threads).collect();
+        *self.threads() = self.engines.iter().map(Engine::start_threads).collect();
     }
 
     /// The engines: one, or prefill and decode.
@@ -128,7 +133,8 @@ impl<P: Platform, M: Model> Shell<P, M> {
             link.close();
         }
         let mut failed = Vec::new();
-        for threads in self.threads.drain(..) {
+        let running = std::mem::take(&mut *self.threads());
+        for threads in running {
             failed.extend(threads.join().err().into_iter().flatten());
         }
         if failed.is_empty() { Ok(()) } else { Err(failed) }

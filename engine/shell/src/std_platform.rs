@@ -6,6 +6,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use kvweft_core::Tier;
+
 use crate::platform::{Cell, Guard, Lock, Platform};
 
 /// The platform of real threads and real memory.
@@ -20,6 +22,7 @@ pub struct Words(Box<[AtomicU64]>);
 const POISONED: &str = "another thread panicked while it held this lock";
 
 impl Platform for Std {
+    const DEVICE: &'static str = "host";
     type Mutex<T: Send + 'static> = Mutex<T>;
     type Condvar = Condvar;
     type Cell = Words;
@@ -74,7 +77,7 @@ impl<T: Send> Lock<T> for Mutex<T> {
 }
 
 impl Cell for Words {
-    fn new(words: usize) -> Self {
+    fn new(_: Tier, words: usize) -> Self {
         Words((0..words).map(|_| AtomicU64::new(u64::MAX)).collect())
     }
 

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use kvweft_core::Tier;
 use kvweft_shell::Platform;
 use kvweft_shell::platform::{Cell, Guard, Lock};
 use loom::sync::MutexGuard;
@@ -41,6 +42,7 @@ impl Default for LoomCondvar {
 }
 
 impl Platform for LoomPlatform {
+    const DEVICE: &str = "loom";
     type Mutex<T: Send + 'static> = LoomMutex<T>;
     type Condvar = LoomCondvar;
     type Cell = LoomCell;
@@ -76,7 +78,7 @@ impl<T: Send + 'static> Lock<T> for LoomMutex<T> {
 }
 
 impl Cell for LoomCell {
-    fn new(words: usize) -> Self {
+    fn new(_: Tier, words: usize) -> Self {
         let words = (0..words).map(|_| AtomicU64::new(u64::MAX)).collect();
         LoomCell { words, access: loom::cell::UnsafeCell::new(()) }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use kvweft_core::Tier;
 use kvweft_shell::Platform;
 use kvweft_shell::platform::{Cell, Guard, Lock};
 use shuttle::sync::MutexGuard;
@@ -34,6 +35,7 @@ const POISONED: &str = "another thread panicked while it held this lock";
 pub const OVERLAP: &str = "a page cell is written while";
 
 impl Platform for ShuttlePlatform {
+    const DEVICE: &str = "shuttle";
     type Mutex<T: Send + 'static> = ShuttleMutex<T>;
     type Condvar = ShuttleCondvar;
     type Cell = ShuttleCell;
@@ -75,7 +77,7 @@ impl ShuttleCell {
 }
 
 impl Cell for ShuttleCell {
-    fn new(words: usize) -> Self {
+    fn new(_: Tier, words: usize) -> Self {
         ShuttleCell {
             words: (0..words).map(|_| AtomicU64::new(u64::MAX)).collect(),
             readers: AtomicU32::new(0),

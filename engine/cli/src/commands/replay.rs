@@ -57,7 +57,7 @@ fn on_threads(world: &CacheSystem, result: &Result<Replayed, Box<Impossible>>) -
         Ok(replayed) => &replayed.actions,
         Err(impossible) => &impossible.actions,
     };
-    let mut lockstep = Lockstep::new(&world.machine, world.managers.clone())
+    let mut lockstep: Lockstep<'_> = Lockstep::new(&world.machine, world.managers.clone())
         .map_err(|why| format!("no model can be served: {why}"))?;
     for (at, &action) in actions.iter().enumerate() {
         lockstep.take(action).map_err(|mismatch| format!("action {}, {action}: {mismatch}", at + 1))?;

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kvweft_core::RuleSite;
+use kvweft_shell::Std;
 use kvweft_shell::log::Sink;
 use kvweft_shell::run::{Call, FORMAT, Percentiles, Report, RunError, State, Workload, run as play};
 
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
         }
     };
     let call = Call { name: run, tool, log, interrupted: &INTERRUPTED, progress: &mut progress };
-    let played = std::panic::catch_unwind(AssertUnwindSafe(|| play(&chosen.workload, call)));
+    let played = std::panic::catch_unwind(AssertUnwindSafe(|| play::<Std>(&chosen.workload, call)));
     shown.clear();
     let Ok(played) = played else {
         // Threads of the engine are left, and hold the log: what they have said is on its way to the disk.

@@ -8,8 +8,8 @@ use kvweft_world::Operation;
 
 use super::{Core, Engine, FROM_NIC, Report, Stopped, Stopping};
 use crate::model::Model;
-use crate::platform::Platform;
-use crate::pool::{Half, copy_half};
+use crate::platform::{Cell, Platform};
+use crate::pool::{Half, moved_words};
 
 impl<P: Platform, M: Model> Engine<P, M> {
     /// Runs sends until the engine is told to end. Several threads may do so: parts of a transfer overtake each other.
@@ -123,20 +123,21 @@ impl<P: Platform, M: Model> Engine<P, M> {
         if half == Half::First {
             self.parts.log.note(|| sent(op, Phase::Begin, Vec::new()));
         }
-        let mut sums = Vec::new();
+        let (mut moves, mut written) = (Vec::new(), Vec::new());
         for moved in &op.parts {
             for layer in (0..self.layers).filter(|&layer| moved.layers.has(layer)) {
                 let units = (self.pools.unit(layer, moved.component), peer.pools.unit(layer, moved.component));
                 let (Some(from), Some(to)) = units else { continue };
                 for pair in &op.pairs {
-                    copy_half(self.pools.cell_of(pair.from, from), peer.pools.cell_of(pair.to, to), moved, half);
-                    if half == Half::Second && self.parts.log.is_on() {
-                        sums.push(Sum(peer.pools.sum(pair.to, to)));
-                    }
+                    let (source, target) = (self.pools.cell_of(pair.from, from), peer.pools.cell_of(pair.to, to));
+                    moves.push((source, target, moved_words(source, target, moved, half)));
+                    written.push((pair.to, to));
                 }
             }
         }
-        sums
+        P::Cell::copy_all(&moves);
+        let told = half == Half::Second && self.parts.log.is_on();
+        written.into_iter().filter(|_| told).map(|(page, unit)| Sum(peer.pools.sum(page, unit))).collect()
     }
 
     fn write_metadata(&self, op: &SendOp) {

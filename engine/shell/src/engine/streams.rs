@@ -8,8 +8,8 @@ use kvweft_world::Operation;
 
 use super::{Core, Engine, FROM_LOAD, FROM_STORE, Op, Report, Stopped, Stopping, Turn, stream_index};
 use crate::model::Model;
-use crate::platform::Platform;
-use crate::pool::{Half, copy_half};
+use crate::platform::{Cell, Platform};
+use crate::pool::{Half, moved_words};
 
 /// The whole of a copy, as its completion names it.
 const WHOLE: Part = Part { rank: Rank(0), kind: PartKind::Whole, handle: 0 };
@@ -145,9 +145,11 @@ impl<P: Platform, M: Model> Engine<P, M> {
             self.parts.log.note(|| event(Phase::Begin, Vec::new()));
         }
         let Some(unit) = self.pools.unit(layer, moved.component) else { return };
-        for pair in &op.pairs {
-            copy_half(self.pools.cell_of(pair.from, unit), self.pools.cell_of(pair.to, unit), moved, half);
-        }
+        let moves = op.pairs.iter().map(|pair| {
+            let (from, to) = (self.pools.cell_of(pair.from, unit), self.pools.cell_of(pair.to, unit));
+            (from, to, moved_words(from, to, moved, half))
+        });
+        P::Cell::copy_all(&moves.collect::<Vec<_>>());
         if half == Half::Second {
             let sum = |pair: &kvweft_core::Pair| Sum(self.pools.sum(pair.to, unit));
             self.parts.log.note(|| event(Phase::End, op.pairs.iter().map(sum).collect()));

@@ -23,6 +23,7 @@ pub use oracle::Oracle;
 use trust::Trust;
 
 use crate::log::{Log, Sink};
+use crate::platform::Platform;
 use crate::recall::{RecallModel, ShapeError, text};
 use crate::shell::{Setting, Shell, Stop};
 use crate::std_platform::Std;
@@ -45,11 +46,11 @@ impl Sink for Lines {
 }
 
 /// A world and the threads that follow it.
-pub struct Lockstep<'a> {
+pub struct Lockstep<'a, P: Platform = Std> {
     machine: &'a Machine,
     /// The world as it stands.
     pub world: World<Manager>,
-    shell: Shell<Std, Arc<RecallModel>>,
+    shell: Shell<P, Arc<RecallModel>>,
     gate: Arc<Controlled>,
     lines: Lines,
     oracle: Oracle,
@@ -132,12 +133,12 @@ impl Outcome {
     }
 }
 
-impl<'a> Lockstep<'a> {
+impl<'a, P: Platform> Lockstep<'a, P> {
     /// A world at its beginning, and threads that wait at their gates.
     ///
     /// # Errors
     /// If the recall model cannot be served from the layouts of the world.
-    pub fn new(machine: &'a Machine, managers: Vec<Manager>) -> Result<Lockstep<'a>, ShapeError> {
+    pub fn new(machine: &'a Machine, managers: Vec<Manager>) -> Result<Lockstep<'a, P>, ShapeError> {
         let configs: Vec<_> = managers.iter().map(|manager| manager.config().clone()).collect();
         let models = configs.iter().map(|config| RecallModel::new(&config.geometry, 1, 0).map(Arc::new));
         let models: Vec<Arc<RecallModel>> = models.collect::<Result<_, _>>()?;
@@ -307,7 +308,7 @@ impl<'a> Lockstep<'a> {
             .map(RequestId)
             .filter(|&request| self.world.submissions(request) > 0)
             .collect();
-        let over = |shell: &Shell<Std, _>| submitted.iter().all(|&request| shell.front().ended(request).is_some());
+        let over = |shell: &Shell<P, _>| submitted.iter().all(|&request| shell.front().ended(request).is_some());
         while !(over(&self.shell) && self.shell.is_idle()) && Instant::now() < until && !self.stuck() {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -336,7 +337,7 @@ impl<'a> Lockstep<'a> {
     }
 }
 
-impl Drop for Lockstep<'_> {
+impl<P: Platform> Drop for Lockstep<'_, P> {
     fn drop(&mut self) {
         self.gate.release();
         // Whoever drops it early has seen what was wrong.

@@ -21,7 +21,6 @@ use crate::log::{Log, Sink};
 use crate::platform::Platform;
 use crate::recall::{RecallModel, ShapeError};
 use crate::shell::{Setting, Shell, Stop};
-use crate::std_platform::Std;
 
 /// How often the run is looked at.
 const TICK: Duration = Duration::from_millis(5);
@@ -68,8 +67,6 @@ pub struct Call<'a> {
     pub progress: &'a mut dyn FnMut(&Report),
 }
 
-type RecallShell = Shell<Std, Arc<RecallModel>>;
-
 /// What sessions have measured so far.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
@@ -88,15 +85,15 @@ pub(crate) struct Measured {
 }
 
 /// What the threads of a run share.
-pub(crate) struct Shared {
+pub(crate) struct Shared<P: Platform> {
     pub(crate) workload: Workload,
     pub(crate) model: Arc<RecallModel>,
-    pub(crate) shell: RecallShell,
+    pub(crate) shell: Shell<P, Arc<RecallModel>>,
     measured: Mutex<Measured>,
     pub(crate) stopping: AtomicBool,
 }
 
-impl Shared {
+impl<P: Platform> Shared<P> {
     pub(crate) fn measured(&self) -> MutexGuard<'_, Measured> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,16 +103,16 @@ impl Shared {
 ///
 /// # Errors
 /// If the engine cannot be built, or its threads panicked.
-pub fn run(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
+pub fn run<P: Platform>(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
     let model = Arc::new(check(workload)?);
     let configs = workload.configs();
-    let log: Arc<Log<Std>> = Arc::new(call.log.map_or_else(Log::off, Log::to));
+    let log: Arc<Log<P>> = Arc::new(call.log.map_or_else(Log::off, Log::to));
     log.note(|| {
         Event::Run(Header {
             schema: SCHEMA,
             tool: call.tool.clone(),
             run: call.name.clone(),
-            device: "host".to_owned(),
+            device: P::DEVICE.to_owned(),
             engines: configs.clone(),
         })
     });
@@ -138,12 +135,12 @@ pub fn run(workload: &Workload, call: Call<'_>) -> Result<Report, RunError> {
     let began = Instant::now();
     let sessions = (0..workload.sessions).map(|session| {
         let shared = Arc::clone(&shared);
-        Std::spawn(format!("session-{session}"), move || session::play(&shared, session))
+        P::spawn(format!("session-{session}"), move || session::play(&shared, session))
     });
     let sessions: Vec<_> = sessions.collect();
     let watch = Watch { shared: &shared, name: &call.name, tool: &call.tool, began };
     let interrupted = watch.until_over(call.interrupted, call.progress);
-    let mut panicked: Vec<String> = sessions.into_iter().filter_map(|thread| Std::join(thread).err()).collect();
+    let mut panicked: Vec<String> = sessions.into_iter().filter_map(|thread| P::join(thread).err()).collect();
     let mut report = watch.report(if interrupted { State::Interrupted } else { State::Complete });
     let mut shared = Arc::into_inner(shared).expect("every session has ended");
     if !shared.shell.is_broken() {
@@ -174,7 +171,7 @@ pub fn check(workload: &Workload) -> Result<RecallModel, RunError> {
     Ok(model)
 }
 
-impl Shared {
+impl<P: Platform> Shared<P> {
     /// Waits until nothing is left to do; how many transfers are still under way then.
     fn settle(&self) -> u64 {
         let until = Instant::now() + STUCK;
@@ -187,14 +184,14 @@ impl Shared {
 }
 
 /// Looks at a run from outside.
-struct Watch<'a> {
-    shared: &'a Shared,
+struct Watch<'a, P: Platform> {
+    shared: &'a Shared<P>,
     name: &'a str,
     tool: &'a str,
     began: Instant,
 }
 
-impl Watch<'_> {
+impl<P: Platform> Watch<'_, P> {
     /// Returns whether the run was interrupted.
     fn until_over(&self, interrupted: &AtomicBool, progress: &mut dyn FnMut(&Report)) -> bool {
         let mut idle_since: Option<Instant> = None;
@@ -246,7 +243,7 @@ impl Watch<'_> {
 
     fn pass_deadlines(&self) {
         let deadline_us = self.shared.workload.deadline_ms * 1000;
-        let Some(moment) = Std::now_us().checked_sub(deadline_us) else { return };
+        let Some(moment) = P::now_us().checked_sub(deadline_us) else { return };
         for engine in self.shared.shell.engines() {
             engine.fire_armed_before(moment);
         }
@@ -282,7 +279,7 @@ impl Watch<'_> {
 
     fn report(&self, state: State) -> Report {
         // Under a lock that a thread has panicked with there is nothing to read.
-        let counted = |engine: &Engine<Std, Arc<RecallModel>>| {
+        let counted = |engine: &Engine<P, Arc<RecallModel>>| {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| engine.counts())).unwrap_or_default()
         };
         let counts: Vec<_> = self.shared.shell.engines().iter().map(|engine| counted(engine)).collect();
@@ -297,7 +294,7 @@ impl Watch<'_> {
             format: FORMAT,
             tool: self.tool.to_owned(),
             run: self.name.to_owned(),
-            device: "host".to_owned(),
+            device: P::DEVICE.to_owned(),
             state,
             workload: self.shared.workload.clone(),
             sessions,

@@ -8,10 +8,11 @@ use kvweft_core::{Ending, RequestId, Room};
 use super::Shared;
 use crate::engine::{Ended, Submission};
 use crate::model::Token;
+use crate::platform::Platform;
 use crate::recall::{Agent, Class, classify, text};
 
 /// Plays a session to its end.
-pub(crate) fn play(shared: &Shared, session: u32) {
+pub(crate) fn play(shared: &Shared<impl Platform>, session: u32) {
     let class = rounds(shared, session);
     let mut measured = shared.measured();
     if let Some(class) = class {
@@ -21,7 +22,7 @@ pub(crate) fn play(shared: &Shared, session: u32) {
 }
 
 /// The first class of an answer that is not right. Nothing if the run was interrupted.
-fn rounds(shared: &Shared, session: u32) -> Option<Class> {
+fn rounds(shared: &Shared<impl Platform>, session: u32) -> Option<Class> {
     let mut agent = Agent::new(shared.workload.seed, session, &shared.workload.shape()).aligned(shared.model.align);
     let mut previous: Option<Vec<u8>> = None;
     for _ in 0..shared.workload.rounds {
@@ -39,7 +40,7 @@ fn rounds(shared: &Shared, session: u32) -> Option<Class> {
     Some(Class::Ok)
 }
 
-fn ask(shared: &Shared, prompt: Vec<Token>, right: &[u8]) -> Class {
+fn ask(shared: &Shared<impl Platform>, prompt: Vec<Token>, right: &[u8]) -> Class {
     let blocks = shared.model.block_hashes(&prompt);
     let request = begin(shared);
     let submission = Submission {
@@ -69,7 +70,7 @@ fn ask(shared: &Shared, prompt: Vec<Token>, right: &[u8]) -> Class {
 }
 
 /// Numbers a request.
-fn begin(shared: &Shared) -> RequestId {
+fn begin(shared: &Shared<impl Platform>) -> RequestId {
     let mut measured = shared.measured();
     let request = RequestId(measured.next_request);
     measured.next_request += 1;
@@ -78,7 +79,7 @@ fn begin(shared: &Shared) -> RequestId {
     request
 }
 
-fn class(shared: &Shared, request: RequestId, ended: &Ended, right: &[u8]) -> Class {
+fn class(shared: &Shared<impl Platform>, request: RequestId, ended: &Ended, right: &[u8]) -> Class {
     if shared.measured().given_up.contains(&request.0) {
         return Class::Timeout;
     }
@@ -89,7 +90,7 @@ fn class(shared: &Shared, request: RequestId, ended: &Ended, right: &[u8]) -> Cl
     }
 }
 
-fn end(shared: &Shared, request: RequestId, ended: &Ended) {
+fn end(shared: &Shared<impl Platform>, request: RequestId, ended: &Ended) {
     let mut measured = shared.measured();
     measured.open.retain(|(open, _)| *open != request);
     if ended.ending == Ending::Timeout {

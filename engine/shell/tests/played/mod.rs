@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use kvweft_shell::Std;
 use kvweft_shell::lockstep::Lines;
 use kvweft_shell::run::{Call, Report, Workload, run};
 use kvweft_trace::event::Line;
@@ -15,7 +16,7 @@ pub(crate) fn play(workload: &Workload) -> (Report, Vec<Line>) {
         interrupted: &AtomicBool::new(false),
         progress: &mut |_| {},
     };
-    let report = run(workload, call).expect("the run ends well");
+    let report = run::<Std>(workload, call).expect("the run ends well");
     (report, lines.take())
 }
 
