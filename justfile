@@ -44,6 +44,14 @@ fuzz cases="100000":
     KVWEFT_FUZZ_CASES={{cases}} cargo test --release -p kvweft-check --test scenario_fuzz
     KVWEFT_FUZZ_CASES={{cases}} cargo test --release -p kvweft-trace --test mutations
 
+# Compiles every kernel again for sm_90 and sm_120: Python with nvidia-cuda-nvrtc 13.0, no GPU.
+kernels:
+    python3 kernels/cu/build.py
+
+# Checks every kernel on a GPU, and measures it; writes what it found to a file that can be sent on.
+selftest report="kvweft-selftest.json":
+    cargo run --release -p kvweft-cuda --example selftest -- {{report}}
+
 # Everything that a change must pass, in the order of the checks' cost.
 ci:
     .ci/run

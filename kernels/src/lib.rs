@@ -32,12 +32,16 @@
 //! # What this crate does not know
 //!
 //! Pools, block tables, generations, threads and time. A page is a slice of bytes that somebody else has found.
-#![forbid(unsafe_code)]
+//!
+//! With the feature `cuda`, the module `gpu` has the same functions as kernels for GPUs.
+#![cfg_attr(not(feature = "cuda"), forbid(unsafe_code))]
 
 mod attention;
 mod checksum;
 mod float4;
 mod float8;
+#[cfg(feature = "cuda")]
+pub mod gpu;
 mod index_k;
 mod kv;
 mod logits;

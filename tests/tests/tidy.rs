@@ -85,7 +85,18 @@ const EDGES: &[(&str, &[&str])] = &[
     ("kvweft-check", &["kvweft-core", "kvweft-scenarios", "kvweft-trace", "kvweft-world"]),
     ("kvweft-cuda", &["kvweft-core", "kvweft-kernels", "kvweft-shell", "kvweft-trace", "kvweft-world"]),
     ("kvweft-shell", &["kvweft-core", "kvweft-kernels", "kvweft-trace", "kvweft-world"]),
-    ("kvweft", &["kvweft-check", "kvweft-core", "kvweft-scenarios", "kvweft-shell", "kvweft-trace", "kvweft-world"]),
+    (
+        "kvweft",
+        &[
+            "kvweft-check",
+            "kvweft-core",
+            "kvweft-cuda",
+            "kvweft-scenarios",
+            "kvweft-shell",
+            "kvweft-trace",
+            "kvweft-world",
+        ],
+    ),
     (
         "kvweft-tests",
         &["kvweft-check", "kvweft-core", "kvweft-scenarios", "kvweft-shell", "kvweft-trace", "kvweft-world"],

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-pub(crate) use run::{Conform, IndexK, Played, Run, Switch};
+pub(crate) use run::{Conform, Device, IndexK, Played, Run, Switch};
 
 /// Model checker for the cache and transfer concurrency of LLM servers.
 #[derive(Debug, Parser)]
@@ -94,6 +94,12 @@ pub(crate) struct Replay {
     /// Where to replay it.
     #[arg(long, default_value = "model")]
     pub(crate) on: On,
+    /// Which GPU, with `--on cuda`.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
+    /// Replay so often on threads, and count what came of it.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) times: u32,
     /// The scenario file, where the trace is not of a built-in scenario.
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
@@ -177,6 +183,8 @@ pub(crate) enum On {
     Model,
     /// The world, and real threads on real memory that follow it step by step.
     Host,
+    /// The same with pages in the memory of a GPU.
+    Cuda,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -38,6 +38,8 @@ pub(crate) enum Failure {
     Property(String),
     #[error("error: {}: {why}", path.display())]
     File { path: PathBuf, why: String },
+    #[error("error: --on cuda: {0}")]
+    Gpu(kvweft_cuda::CudaError),
     #[error("error: the threads cannot follow the trace: {0}")]
     Threads(String),
     #[error("{}:{line}: error: {message}", path.display())]

@@ -165,7 +165,9 @@ fn grain(file: &TraceFile, scenario: &Scenario, drops: RuleSet) -> Option<Grain>
 /// The report of a run: a `run.json`, or the folder that holds it.
 pub(crate) fn report(path: &Path) -> Result<Report, Failure> {
     let path = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
-    let text = std::fs::read_to_string(&path).map_err(|error| Failure::io(&path, "read the report", &error))?;
+    let failed = |error: std::io::Error| Failure::io(&path, "read the report", &error);
+    let mut text = String::new();
+    std::fs::File::open(&path).map_err(failed)?.take(TRACE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
     serde_json::from_str(&text).map_err(|error| {
         let why = format!("it is no report of a run: {error}\nhelp: `kvweft run --out DIR` writes one");
         Failure::File { path, why }

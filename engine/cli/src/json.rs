@@ -134,6 +134,9 @@ pub(crate) fn replay(
         })),
         "threads": threads.map(|threads| json!({
             "held_by": threads.held.map(|owed_to| owed_to.to_string()),
+            "times": threads.times,
+            "garbled_times": threads.garbled_times,
+            "held_times": threads.held_times,
             "requests": threads.requests.iter().map(|(name, outcome)| json!({
                 "request": name,
                 "ended": outcome.ending.is_some(),

@@ -57,11 +57,11 @@ impl<P: Platform> Log<P> {
         taken.sink.line(Line { seq, at_us, event });
     }
 
-    /// Writes the last line.
-    pub fn end(&self) {
+    /// Writes the last line; `settled` if nothing was left to do.
+    pub fn end(&self, settled: bool) {
         if let Some(taken) = &self.taken {
             let lines = taken.lock().lines;
-            self.note(|| Event::End { lines });
+            self.note(|| Event::End { lines, settled });
         }
     }
 }

@@ -79,6 +79,21 @@ pub trait Cell: Send + Sync {
     /// # Panics
     /// If they go beyond the end.
     fn store(&self, first: usize, words: &[u64]);
+    /// Reads words of many cells, in any order.
+    ///
+    /// # Panics
+    /// If words go beyond the end.
+    fn load_all(parts: &[(&Self, Range<usize>)]) -> Vec<Vec<u64>>
+    where
+        Self: Sized,
+    {
+        let load = |(cell, words): &(&Self, Range<usize>)| {
+            let mut out = vec![0; words.len()];
+            cell.load(words.start, &mut out);
+            out
+        };
+        parts.iter().map(load).collect()
+    }
     /// Makes many copies, in any order: from a cell, to another one, these words.
     ///
     /// # Panics

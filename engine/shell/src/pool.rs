@@ -84,7 +84,12 @@ impl<C: Cell> Pools<C> {
 
     /// All bytes of a cell.
     pub fn bytes(&self, block: BlockRef, unit: usize) -> Vec<u8> {
-        load_bytes(self.cell_of(block, unit), 0..self.layout(block.tier, unit).page_bytes() as usize)
+        load_bytes(&[self.whole(block, unit)]).swap_remove(0)
+    }
+
+    /// A cell, and the range of all its bytes.
+    pub fn whole(&self, block: BlockRef, unit: usize) -> (&C, Range<usize>) {
+        (self.cell_of(block, unit), 0..self.layout(block.tier, unit).page_bytes() as usize)
     }
 
     /// The checksum of a cell.
@@ -106,23 +111,21 @@ pub fn sum_of(bytes: &[u8]) -> u64 {
     kvweft_kernels::checksum_bytes(bytes, 0)
 }
 
-/// The bytes of a range of a cell.
-pub fn load_bytes<C: Cell>(cell: &C, bytes: Range<usize>) -> Vec<u8> {
-    let first = bytes.start / 8;
-    let mut out = vec![0u8; (bytes.end.div_ceil(8) - first) * 8];
-    let mut words = [0u64; 128];
-    let mut at = first;
-    for chunk in out.chunks_mut(words.len() * 8) {
-        let words = &mut words[..chunk.len() / 8];
-        cell.load(at, words);
-        at += words.len();
-        for (bytes, word) in chunk.chunks_exact_mut(8).zip(&*words) {
+/// The bytes of ranges of cells.
+pub fn load_bytes<C: Cell>(parts: &[(&C, Range<usize>)]) -> Vec<Vec<u8>> {
+    let words = |bytes: &Range<usize>| bytes.start / 8..bytes.end.div_ceil(8);
+    let wanted: Vec<(&C, Range<usize>)> = parts.iter().map(|(cell, bytes)| (*cell, words(bytes))).collect();
+    let bytes = |((_, bytes), words): (&(&C, Range<usize>), Vec<u64>)| {
+        let mut out = vec![0u8; words.len() * 8];
+        for (bytes, word) in out.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-    }
-    out.truncate(bytes.end - first * 8);
-    out.drain(..bytes.start - first * 8);
-    out
+        let before = bytes.start % 8;
+        out.truncate(before + bytes.len());
+        out.drain(..before);
+        out
+    };
+    parts.iter().zip(C::load_all(&wanted)).map(bytes).collect()
 }
 
 /// Writes a range of a page's bytes to its cell; `page` holds the whole page, so that words at the edges are known.

@@ -68,7 +68,7 @@ fn text(lines: &[Line]) -> String {
     let last = lines.len() as u64 - 1;
     for (seq, line) in (0..).zip(&mut lines) {
         line.seq = seq;
-        if let Event::End { lines } = &mut line.event {
+        if let Event::End { lines, .. } = &mut line.event {
             *lines = last;
         }
     }
@@ -241,6 +241,7 @@ fn tampered_logs_are_rejected_at_the_right_line_or_are_harmless_reorderings() {
     workload.split = true;
     let split = played::lines(&workload);
     let mut random = Random(7);
+    let mut later = 0;
     let mut table: BTreeMap<Kind, (usize, usize)> = BTreeMap::new();
     for good in [&pressed, &split] {
         conform(&text(good)).expect("the log is good before it is tampered with");
@@ -253,7 +254,12 @@ fn tampered_logs_are_rejected_at_the_right_line_or_are_harmless_reorderings() {
                     Err(NotConforming { line, what, why }) => {
                         *caught += 1;
                         // Counted from 1 there.
-                        let right = (first..=last).contains(&(line - 1));
+                        let within = (first..=last).contains(&(line - 1));
+                        // Two things that can happen in either order (ends of two sends, submissions that wait) are wrong
+                        // only where something later follows from their order.
+                        let reordered = matches!(kind, Kind::SwapNeighbours | Kind::SwapActors | Kind::Swap);
+                        let right = within || (reordered && line > last);
+                        later += usize::from(!within);
                         assert!(right, "{kind:?} of {first}..={last} noticed at {}: {what}\n{why}", line - 1);
                     }
                     // What conforms can have happened: it is another order of the same things.
@@ -267,9 +273,11 @@ fn tampered_logs_are_rejected_at_the_right_line_or_are_harmless_reorderings() {
         }
     }
     let (made, caught) = table.values().fold((0, 0), |(a, b), (made, caught)| (a + made, b + caught));
-    println!("{made} mutants, {caught} rejected; the others are reorderings that can have happened:");
+    println!("{made} mutants, {caught} rejected, {later} of them at a line that follows from their order;");
+    println!("the others are reorderings that can have happened:");
     for (kind, (made, caught)) in &table {
         println!("  {kind:?}: {caught} of {made}");
     }
+    assert!(later * 20 < caught, "{later} of {caught}");
     assert!(made >= 600 && table.len() == KINDS.len(), "{table:?}");
 }

@@ -95,7 +95,7 @@ pub struct Submit<'a> {
     pub room: Option<Room>,
     /// Hashes of the full blocks of the prompt, in order.
     pub blocks: &'a [BlockHash],
-    /// Prompt tokens behind the last full block, `0..page_tokens`.
+    /// Prompt tokens behind the last block, `0..=page_tokens`: a whole page where its tokens must be computed, cached or not.
     pub tail_tokens: u32,
     /// At most so many tokens will be generated.
     pub output_tokens: u32,

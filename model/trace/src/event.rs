@@ -142,6 +142,8 @@ pub enum Event {
     End {
         /// Lines before this one.
         lines: u64,
+        /// Whether nothing was left to do: no operation queued, no report untaken, no message under way.
+        settled: bool,
     },
 }
 

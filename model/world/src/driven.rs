@@ -74,6 +74,28 @@ impl<P: Protocol> Driven<P> {
         &self.machine
     }
 
+    /// Something that is queued or under way and should not be once nothing is left to do.
+    pub fn left_over(&self) -> Option<String> {
+        for (at, engine) in self.world.engines.iter().enumerate() {
+            if engine.streams.iter().any(|stream| !stream.is_empty()) {
+                return Some(format!("an operation is queued on a stream of engine {at}"));
+            }
+            if let Some(report) = engine.reports.iter().flatten().next() {
+                return Some(format!("nobody has taken a report of engine {at}: {report:?}"));
+            }
+        }
+        if let Some((engine, transfer, layer)) = self.recorded.first() {
+            return Some(format!("engine {engine} was not told that layer {layer} of {transfer:?} has landed"));
+        }
+        if !self.polls.is_empty() {
+            return Some("a poll was not answered".to_owned());
+        }
+        if !self.world.engines[0].nic.is_empty() {
+            return Some("a send is under way".to_owned());
+        }
+        self.world.links.iter().any(|link| !link.is_empty()).then(|| "a message is under way".to_owned())
+    }
+
     /// One more request; its id is its place.
     pub fn add_script(&mut self, script: Script) -> RequestId {
         self.machine.scripts.push(script);

@@ -18,6 +18,9 @@ pub(crate) struct Run {
     /// Where the engine runs.
     #[arg(long, default_value = "host")]
     pub(crate) on: Device,
+    /// Which GPU, with `--on cuda`.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
     /// Take what is not said here from this file, or from a built-in workload; docs/workloads.md describes them.
     #[arg(long, value_name = "FILE")]
     pub(crate) workload: Option<String>,
@@ -121,6 +124,8 @@ pub(crate) struct Conform {
 pub(crate) enum Device {
     /// On threads, with pages in host memory.
     Host,
+    /// On threads, with pages in the memory of a GPU and in pinned host memory.
+    Cuda,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -18,8 +18,9 @@ const LOG_BYTES_MAX: u64 = 4 << 30;
 pub(crate) fn run(args: &args::Conform) -> Result<ExitCode, Failure> {
     let text = read(&args.log)?;
     let found = conform(&text);
+    // What is wrong with the first line is wrong with all of it: nothing was checked.
     if let Err(wrong) = &found
-        && !begins_a_log(&text)
+        && (wrong.line == 1 || !begins_a_log(&text))
     {
         return Err(Failure::Trace { path: args.log.clone(), line: wrong.line, message: no_log(wrong) });
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use kvweft_check::build::CacheSystem;
 use kvweft_check::record::{Impossible, Replayed, ReplayedStep, replay};
 use kvweft_core::{Ending, RuleSet, RuleSite};
+use kvweft_cuda::Cuda;
 use kvweft_shell::lockstep::{Lockstep, Outcome};
+use kvweft_shell::{Platform, Std};
 use kvweft_trace::TraceFile;
 use kvweft_world::{Action, Machine};
 
@@ -25,6 +27,12 @@ pub(crate) struct OnThreads {
     pub(crate) to_the_end: bool,
     /// How each request came out once the gates were opened.
     pub(crate) requests: Vec<(String, Outcome)>,
+    /// How often the trace was replayed.
+    pub(crate) times: u32,
+    /// How often an answer was garbled.
+    pub(crate) garbled_times: u32,
+    /// How often a fence held the next step back.
+    pub(crate) held_times: u32,
 }
 
 /// Runs the command.
@@ -35,7 +43,11 @@ pub(crate) fn run(args: &args::Replay) -> Result<ExitCode, Failure> {
     let result = replay(&world, &traced.file);
     let threads = match args.on {
         On::Model => None,
-        On::Host => Some(on_threads(&world, &result).map_err(Failure::Threads)?),
+        On::Host => Some(many::<Std>(args.times, &world, &result)?),
+        On::Cuda => {
+            Cuda::open(args.device).map_err(Failure::Gpu)?;
+            Some(many::<Cuda>(args.times, &world, &result)?)
+        }
     };
     let violated = matches!(&result, Ok(replayed) if replayed.violation.is_some());
     match args.format {
@@ -49,7 +61,10 @@ pub(crate) fn run(args: &args::Replay) -> Result<ExitCode, Failure> {
 }
 
 /// Takes the same steps on threads, then opens every gate; or asks the thread of the step that cannot happen.
-fn on_threads(world: &CacheSystem, result: &Result<Replayed, Box<Impossible>>) -> Result<OnThreads, String> {
+fn on_threads<P: Platform>(
+    world: &CacheSystem,
+    result: &Result<Replayed, Box<Impossible>>,
+) -> Result<OnThreads, String> {
     if world.machine.grain != kvweft_world::Grain::Default {
         return Err("threads follow traces of the default grain only".to_owned());
     }
@@ -57,7 +72,7 @@ fn on_threads(world: &CacheSystem, result: &Result<Replayed, Box<Impossible>>) -
         Ok(replayed) => &replayed.actions,
         Err(impossible) => &impossible.actions,
     };
-    let mut lockstep: Lockstep<'_> = Lockstep::new(&world.machine, world.managers.clone())
+    let mut lockstep: Lockstep<'_, P> = Lockstep::new(&world.machine, world.managers.clone())
         .map_err(|why| format!("no model can be served: {why}"))?;
     for (at, &action) in actions.iter().enumerate() {
         lockstep.take(action).map_err(|mismatch| format!("action {}, {action}: {mismatch}", at + 1))?;
@@ -65,8 +80,27 @@ fn on_threads(world: &CacheSystem, result: &Result<Replayed, Box<Impossible>>) -
     let blocked = result.as_ref().err().and_then(|impossible| impossible.blocked.as_ref());
     let held = blocked.and_then(|blocked| lockstep.held(blocked.operation));
     let outcomes = lockstep.finish(PATIENCE).map_err(|panics| panics.join("; "))?;
+    let garbled = outcomes.iter().any(Outcome::is_garbled);
     let requests = outcomes.into_iter().map(|outcome| (name(&world.machine, &outcome), outcome)).collect();
-    Ok(OnThreads { held, to_the_end: result.is_ok(), requests })
+    let (times, held_times) = (1, u32::from(held.is_some()));
+    Ok(OnThreads { held, to_the_end: result.is_ok(), requests, times, garbled_times: garbled.into(), held_times })
+}
+
+/// The same, so many times; what came of the last one is shown, and the others are counted.
+fn many<P: Platform>(
+    times: u32,
+    world: &CacheSystem,
+    result: &Result<Replayed, Box<Impossible>>,
+) -> Result<OnThreads, Failure> {
+    let mut all = on_threads::<P>(world, result).map_err(Failure::Threads)?;
+    for _ in 1..times {
+        let more = on_threads::<P>(world, result).map_err(Failure::Threads)?;
+        all.times += more.times;
+        all.garbled_times += more.garbled_times;
+        all.held_times += more.held_times;
+        (all.held, all.requests) = (more.held, more.requests);
+    }
+    Ok(all)
 }
 
 fn name(machine: &Machine, outcome: &Outcome) -> String {
@@ -96,6 +130,10 @@ fn threads_text(threads: &OnThreads) -> String {
             Some(_) => ", its answer is right".to_owned(),
         };
         out += &format!("  {name} {ending}{answer}\n");
+    }
+    if threads.times > 1 {
+        let (times, garbled, held) = (threads.times, threads.garbled_times, threads.held_times);
+        out += &format!("of {times} replays: {garbled} with a garbled answer, {held} held back by the fence\n");
     }
     out
 }

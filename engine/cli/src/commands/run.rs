@@ -8,11 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kvweft_core::RuleSite;
-use kvweft_shell::Std;
+use kvweft_cuda::Cuda;
 use kvweft_shell::log::Sink;
 use kvweft_shell::run::{Call, FORMAT, Percentiles, Report, RunError, State, Workload, run as play};
+use kvweft_shell::{Platform, Std};
 
-use crate::args::{self, Format};
+use crate::args::{self, Device, Format};
 use crate::failure::Failure;
 use crate::out::{self, LogWriter, Out};
 use crate::workload::{self, Chosen, page_bytes};
@@ -30,17 +31,20 @@ const PANICKED: &str =
 /// Runs the command.
 pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
     let chosen = workload::choose(args.workload.as_deref(), &args.played)?;
+    if args.on == Device::Cuda {
+        Cuda::open(args.device).map_err(Failure::Gpu)?;
+    }
     let other = args.beside.as_deref().map(input::report).transpose()?;
     let run = fresh_name();
     let tool = format!("kvweft {}", env!("CARGO_PKG_VERSION"));
-    let first = nothing_yet(&run, &tool, &chosen.workload);
+    let first = nothing_yet(&run, &tool, args.on, &chosen.workload);
     let mut out = args.out.as_deref().map(|folder| Out::open(folder, args.force, &first)).transpose()?;
     let (log, writer) = match out.as_ref().filter(|_| !args.no_log).map(Out::log).transpose()? {
         Some((sink, writer)) => (Some(Box::new(sink) as Box<dyn Sink>), Some(writer)),
         None => (None, None),
     };
     watch_signals();
-    output::note(&parameters(&run, &chosen));
+    output::note(&parameters(&run, args.on, &chosen));
     let shown = Shown::new();
     let mut progress = |report: &Report| {
         shown.show(report);
@@ -49,7 +53,10 @@ pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
         }
     };
     let call = Call { name: run, tool, log, interrupted: &INTERRUPTED, progress: &mut progress };
-    let played = std::panic::catch_unwind(AssertUnwindSafe(|| play::<Std>(&chosen.workload, call)));
+    let played = std::panic::catch_unwind(AssertUnwindSafe(|| match args.on {
+        Device::Host => play::<Std>(&chosen.workload, call),
+        Device::Cuda => play::<Cuda>(&chosen.workload, call),
+    }));
     shown.clear();
     let Ok(played) = played else {
         // Threads of the engine are left, and hold the log: what they have said is on its way to the disk.
@@ -159,13 +166,20 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + next_year, month, day)
 }
 
+fn device(on: Device) -> &'static str {
+    match on {
+        Device::Host => Std::DEVICE,
+        Device::Cuda => Cuda::DEVICE,
+    }
+}
+
 /// What run.json says before anything has happened.
-fn nothing_yet(run: &str, tool: &str, workload: &Workload) -> Report {
+fn nothing_yet(run: &str, tool: &str, on: Device, workload: &Workload) -> Report {
     let mut report = Report {
         format: FORMAT,
         tool: tool.to_owned(),
         run: run.to_owned(),
-        device: "host".to_owned(),
+        device: device(on).to_owned(),
         state: State::Running,
         workload: workload.clone(),
         sessions: Default::default(),
@@ -181,7 +195,7 @@ fn nothing_yet(run: &str, tool: &str, workload: &Workload) -> Report {
 }
 
 /// What the run is about to do, for standard error.
-fn parameters(run: &str, chosen: &Chosen) -> String {
+fn parameters(run: &str, on: Device, chosen: &Chosen) -> String {
     let workload = &chosen.workload;
     let bytes = page_bytes(&workload.geometry);
     let pool = |pages: u32| format!("{pages} pages ({:.1} MB)", u64::from(pages) as f64 * bytes as f64 / 1e6);
@@ -204,13 +218,14 @@ fn parameters(run: &str, chosen: &Chosen) -> String {
         pages => format!(", at most {pages} pages a step"),
     };
     format!(
-        "{run} on host\n\
+        "{run} on {}\n\
          {} sessions of {} rounds, seed {}: {} + {} tokens at first, {} more a round; at most {} pages a session\n\
          {}, {} layers ({}), index keys {dtype}, {} heads; pages of {} tokens and {bytes} bytes{chunks}\n\
          {engines}\n\
          each prompt token takes {} us beside what is computed (assumed)\n\
          clients wait {} ms, engines {} ms for their peer\n\
          rules dropped: {dropped}",
+        device(on),
         workload.sessions,
         workload.rounds,
         workload.seed,

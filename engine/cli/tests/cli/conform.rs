@@ -85,7 +85,7 @@ fn what_is_no_log_is_refused() {
     let folder = Folder::new("conform-refused");
     let header = r#"{"seq":0,"at_us":0,"event":"run","schema":2,"tool":"t","run":"r","device":"host","engines":[]}"#;
     folder.write("empty", "").write("text", "hello\n").write("later", header).write("bytes", b"\xff\xfe");
-    folder.write("end", "{\"seq\":0,\"at_us\":0,\"event\":\"end\",\"lines\":0}\n");
+    folder.write("end", "{\"seq\":0,\"at_us\":0,\"event\":\"end\",\"lines\":0,\"settled\":true}\n");
     let cases = [
         ("none", "error: none: cannot read the event log: there is no such file or folder\n".to_owned()),
         (
@@ -112,7 +112,7 @@ fn what_is_no_log_is_refused() {
         (
             "end",
             "end:1: error: no event log: expected the line that begins a run: `\"event\":\"run\"`\n\
-             found: {\"seq\":0,\"at_us\":0,\"event\":\"end\",\"lines\":0}\n"
+             found: {\"seq\":0,\"at_us\":0,\"event\":\"end\",\"lines\":0,\"settled\":true}\n"
                 .to_owned(),
         ),
     ];

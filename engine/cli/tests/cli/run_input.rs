@@ -92,7 +92,7 @@ const ARGUMENTS: &[(&[&str], &str)] = &[
     ),
     (
         &["--on", "moon"],
-        "error: invalid value 'moon' for '--on <ON>'\n  [possible values: host]\n\nFor more information, try '--help'.\n",
+        "error: invalid value 'moon' for '--on <ON>'\n  [possible values: host, cuda]\n\nFor more information, try '--help'.\n",
     ),
     (
         &["--model", "deepseek-v3"],

@@ -9,7 +9,7 @@ mod sums;
 
 use std::fmt;
 
-use kvweft_core::{Effect, Manager};
+use kvweft_core::{Config, Effect, Manager};
 use kvweft_trace::event::{Event, Header, InputRecord, Line, Phase, SCHEMA};
 use kvweft_world::{Budget, Driven, EngineConfig, Grain, Machine, NotAllowed, Operation};
 
@@ -70,7 +70,7 @@ pub fn conform(log: &str) -> Result<Checked, NotConforming> {
         let line = match Line::parse(text) {
             Ok(line) => line,
             // A run that was killed may have left half a line behind.
-            Err(_) if last => break,
+            Err(_) if last && !checker.ended => break,
             Err(why) => return Err(error(number, text, format!("it cannot be read: {why}"))),
         };
         checker.line(&line).map_err(|why| error(number, text, why))?;
@@ -89,12 +89,46 @@ fn header(text: &str) -> Result<Header, String> {
     if !(1..=2).contains(&header.engines.len()) {
         return Err(format!("expected one or two engines, got {}", header.engines.len()));
     }
+    header.engines.iter().try_for_each(sensible)?;
     Ok(header)
 }
 
-/// A line as an error shows it.
+/// Whether a manager can be built from a configuration at all.
+fn sensible(config: &Config) -> Result<(), String> {
+    let geometry = &config.geometry;
+    let layouts = geometry.components.iter().map(|entry| entry.layout);
+    let sizes = [
+        ("geometry.page_tokens", u64::from(geometry.page_tokens), 1, 1 << 16),
+        ("geometry.layers", geometry.layers.into(), 1, 64),
+        ("device_pages", config.device_pages.into(), 1, PAGES_MAX),
+        ("host_pages", config.host_pages.into(), 0, PAGES_MAX),
+        ("metadata_slots", config.metadata_slots.into(), 0, PAGES_MAX),
+        ("event_slots", config.event_slots.into(), 1, 255),
+        ("max_batch", config.max_batch.into(), 1, u32::MAX.into()),
+        ("pipeline_depth", config.pipeline_depth.into(), 1, 255),
+    ];
+    let entries = layouts.flat_map(|layout| {
+        [
+            ("tokens_per_entry", u64::from(layout.tokens_per_entry), 1, layout.page_tokens.into()),
+            ("bytes_per_entry", layout.bytes_per_entry.into(), 1, 1 << 16),
+        ]
+    });
+    for (name, got, least, most) in sizes.into_iter().chain(entries) {
+        if !(least..=most).contains(&got) {
+            return Err(format!("expected {name} from {least} to {most}, got {got}"));
+        }
+    }
+    Ok(())
+}
+
+/// More pages than any pool that is followed.
+const PAGES_MAX: u64 = 10_000_000;
+
+/// A line as an error shows it, without what a terminal would obey.
 fn shorten(text: &str) -> String {
     const LENGTH_MAX: usize = 160;
+    let text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let text = text.as_str();
     match text.char_indices().nth(LENGTH_MAX) {
         Some((at, _)) => format!("{} ..", &text[..at]),
         None => text.to_owned(),
@@ -125,7 +159,8 @@ impl Checker {
         for script in scripts.all() {
             driven.add_script(script.clone());
         }
-        let checked = Checked { run: header.run, lines: 1, ..Checked::default() };
+        let run = header.run.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let checked = Checked { run, lines: 1, ..Checked::default() };
         Ok(Checker { driven, scripts, sums: Sums::new(&header.engines), checked, ended: false })
     }
 
@@ -141,8 +176,12 @@ impl Checker {
         }
         match &line.event {
             Event::Run(_) => return Err("a second run begins: one log is of one run".to_owned()),
-            Event::End { lines } if *lines != self.checked.lines => {
+            Event::End { lines, .. } if *lines != self.checked.lines => {
                 return Err(format!("expected the end after {} lines, got one after {lines}", self.checked.lines));
+            }
+            Event::End { settled: true, .. } if self.driven.left_over().is_some() => {
+                let left = self.driven.left_over().unwrap_or_default();
+                return Err(format!("the run is said to have settled, and something is left: {left}"));
             }
             Event::End { .. } => self.ended = true,
             Event::Lost { link } => self.driven.lost(*link).map_err(|why| why.to_string())?,

@@ -16,7 +16,8 @@ pub struct Submission {
     pub room: Option<Room>,
     /// The prompt.
     pub prompt: Vec<Token>,
-    /// The hash of every full page of the prompt.
+    /// The hash of every full page of the prompt; where the answer is sampled, of those that end before its last token, since
+    /// a prompt that is all in the cache leaves nothing to sample from.
     pub blocks: Vec<BlockHash>,
     /// The answer that is fed in, in place of what the model samples.
     pub forced: Option<Forced>,
@@ -100,26 +101,28 @@ impl Sequence {
     /// A step has sampled bytes of the answer, with so many tokens computed by now.
     pub(crate) fn sampled(&mut self, first: usize, bytes: &[u8], computed: usize, now_us: u64) {
         if self.forced.is_some() || computed == self.prompt {
-            self.drafted(bytes, now_us);
+            // What the peer has sampled of the answer to the prompt stays its first byte.
+            let first = self.first.filter(|_| computed == self.prompt);
+            self.drafted(first, bytes, now_us);
         } else if computed > self.prompt {
             self.extend(first, bytes);
         }
     }
 
     /// The prompt is computed, and with it the whole answer is foreseen. Its first byte counts.
-    fn drafted(&mut self, bytes: &[u8], now_us: u64) {
-        let Some(first) = bytes.get(..1) else { return };
+    fn drafted(&mut self, first: Option<u8>, bytes: &[u8], now_us: u64) {
+        let Some(&sampled) = bytes.first() else { return };
         self.first_us.get_or_insert(now_us);
         self.draft = bytes.to_vec();
-        self.draft[0] = self.first.unwrap_or(self.draft[0]);
+        self.draft[0] = first.unwrap_or(sampled);
         if self.forced.is_none() {
-            self.extend(0, first);
+            self.extend(0, &[sampled]);
         }
     }
 
     /// The cache has arrived from the peer, with what it has sampled.
     pub(crate) fn arrived(&mut self, draft: &[u8], now_us: u64) {
-        self.drafted(draft, now_us);
+        self.drafted(None, draft, now_us);
         self.first = draft.first().copied();
     }
 
@@ -157,7 +160,8 @@ impl<P: Platform, M: Model> Engine<P, M> {
     /// # Errors
     /// Why the manager refused it; nothing has changed then.
     pub fn submit(&self, submission: &Submission) -> Result<(), Rejected> {
-        let tail_tokens = (submission.prompt.len() % self.page_tokens / self.unit) as u32;
+        let in_blocks = submission.blocks.len() * self.page_tokens;
+        let tail_tokens = (submission.prompt.len().saturating_sub(in_blocks) / self.unit) as u32;
         let input = Input::Submit(Submit {
             request: submission.request,
             room: submission.room,

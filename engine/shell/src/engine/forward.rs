@@ -4,7 +4,7 @@ use kvweft_core::{BlockRef, Component, RunStep, StepItem, StepKind};
 use kvweft_trace::event::{Event, Phase, Sum};
 use kvweft_world::Operation;
 
-use super::{Core, Engine, FROM_FORWARD, Report, Sampled, Stopped, Turn};
+use super::{Core, Engine, FROM_FORWARD, Report, Sampled, Stopped, Stopping, Turn};
 use crate::model::{Changed, Model, Token};
 use crate::platform::Platform;
 use crate::pool::{Half, entry, load_bytes, store_bytes, sum_of};
@@ -56,7 +56,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
         let pause_us = prompt.map(|item| u64::from(item.tokens)).sum::<u64>() * self.parts.prompt_token_us;
         for layer in 0..self.layers {
             let last = Some(layer) == last_layer;
-            P::pause_us(pause_us / u64::from(self.layers));
+            self.pause(pause_us / u64::from(self.layers))?;
             for component in [Component::IndexK, Component::Kv] {
                 let unit = self.pools.unit(layer, component);
                 let Some(unit) = unit.filter(|_| reads) else {
@@ -84,6 +84,19 @@ impl<P: Platform, M: Model> Engine<P, M> {
                     self.end_step(op, std::mem::take(&mut items));
                 }
                 drop(turn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass, unless the threads are told to end.
+    fn pause(&self, mut left_us: u64) -> Result<(), Stopped> {
+        const SLICE_US: u64 = 20_000;
+        while left_us > 0 {
+            P::pause_us(left_us.min(SLICE_US));
+            left_us = left_us.saturating_sub(SLICE_US);
+            if left_us > 0 && self.lock().stopping == Stopping::Now {
+                return Err(Stopped);
             }
         }
         Ok(())
@@ -120,42 +133,62 @@ impl<P: Platform, M: Model> Engine<P, M> {
     }
 
     fn read(&self, op: &RunStep, items: &mut [M::Item], (layer, component, unit): (u8, Component, usize)) {
-        let model = &self.parts.model;
+        let cached = |item: &'_ StepItem| (item.read as usize).min(item.pages.len());
+        // Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
+        let by_row = |item: &StepItem| component == Component::Kv && item.kind == StepKind::Decode;
+        let whole = op.items.iter().filter(|item| !by_row(item));
+        let parts: Vec<_> =
+            whole.flat_map(|item| &item.pages[..cached(item)]).map(|&page| self.pools.whole(page, unit)).collect();
+        let mut pages = load_bytes(&parts).into_iter();
         let mut sums = Vec::new();
-        for (item, state) in op.items.iter().zip(items) {
-            let cached = &item.pages[..(item.read as usize).min(item.pages.len())];
-            // Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
-            if component == Component::Kv && item.kind == StepKind::Decode {
-                self.take_rows(state, layer, cached, unit);
-                continue;
-            }
-            let pages: Vec<Vec<u8>> = cached.iter().map(|&page| self.pools.bytes(page, unit)).collect();
+        for (item, state) in op.items.iter().zip(&mut *items).filter(|(item, _)| !by_row(item)) {
+            let pages: Vec<Vec<u8>> = pages.by_ref().take(cached(item)).collect();
             if component == Component::IndexK {
-                model.select(state, layer, &pages);
+                self.parts.model.select(state, layer, &pages);
             } else {
-                for at in model.wanted(state, layer) {
-                    let (Some(page), Some(bytes)) = (cached.get(at.0 as usize), pages.get(at.0 as usize)) else {
-                        continue;
-                    };
-                    let (row, scale) = entry(self.pools.layout(page.tier, unit), at.1 as usize);
-                    model.take(state, layer, at, &bytes[row], &bytes[scale]);
-                }
+                self.take_from(state, layer, &item.pages[..cached(item)], unit, &pages);
             }
             // Of the very bytes that were used: another look might find that a late copy has landed.
             if self.parts.log.is_on() {
                 sums.extend(pages.iter().map(|bytes| Sum(sum_of(bytes))));
             }
         }
+        self.take_rows(op, items, (layer, unit), by_row);
         self.parts.log.note(|| Event::Read { engine: self.index, step: op.step, layer, component, sums });
     }
 
-    /// Hands the KV entries over that an item wants, one by one.
-    fn take_rows(&self, state: &mut M::Item, layer: u8, cached: &[BlockRef], unit: usize) {
+    /// Hands the KV entries over that an item wants, out of whole pages.
+    fn take_from(&self, state: &mut M::Item, layer: u8, cached: &[BlockRef], unit: usize, pages: &[Vec<u8>]) {
         for at in self.parts.model.wanted(state, layer) {
-            let Some(&page) = cached.get(at.0 as usize) else { continue };
+            let (Some(page), Some(bytes)) = (cached.get(at.0 as usize), pages.get(at.0 as usize)) else { continue };
             let (row, scale) = entry(self.pools.layout(page.tier, unit), at.1 as usize);
-            let cell = self.pools.cell_of(page, unit);
-            self.parts.model.take(state, layer, at, &load_bytes(cell, row), &load_bytes(cell, scale));
+            self.parts.model.take(state, layer, at, &bytes[row], &bytes[scale]);
+        }
+    }
+
+    /// Hands the KV entries over that items want, each read by itself, all at once.
+    fn take_rows(
+        &self,
+        op: &RunStep,
+        items: &mut [M::Item],
+        (layer, unit): (u8, usize),
+        by_row: impl Fn(&StepItem) -> bool,
+    ) {
+        let mut wanted = Vec::new();
+        let mut parts = Vec::new();
+        for (place, item) in op.items.iter().enumerate().filter(|(_, item)| by_row(item)) {
+            let cached = &item.pages[..(item.read as usize).min(item.pages.len())];
+            for at in self.parts.model.wanted(&items[place], layer) {
+                let Some(&page) = cached.get(at.0 as usize) else { continue };
+                let (row, scale) = entry(self.pools.layout(page.tier, unit), at.1 as usize);
+                let cell = self.pools.cell_of(page, unit);
+                parts.extend([(cell, row), (cell, scale)]);
+                wanted.push((place, at));
+            }
+        }
+        let read = load_bytes(&parts);
+        for ((place, at), bytes) in wanted.into_iter().zip(read.chunks_exact(2)) {
+            self.parts.model.take(&mut items[place], layer, at, &bytes[0], &bytes[1]);
         }
     }
 
@@ -165,12 +198,16 @@ impl<P: Platform, M: Model> Engine<P, M> {
         self.parts.log.note(|| event(Phase::Begin, Vec::new()));
         let index = self.pools.unit(layer, Component::IndexK);
         let Some(kv) = self.pools.unit(layer, Component::Kv) else { return Vec::new() };
+        let pages = |item: &'_ StepItem| (item.write_from as usize).min(item.pages.len())..item.pages.len();
+        let new = op.items.iter().flat_map(|item| &item.pages[pages(item)]);
+        let units = [index, Some(kv)].into_iter().flatten();
+        let parts: Vec<_> = new.flat_map(|&page| units.clone().map(move |unit| self.pools.whole(page, unit))).collect();
+        let mut bytes = load_bytes(&parts).into_iter();
         let mut written = Vec::new();
         for (at, (item, state)) in op.items.iter().zip(items).enumerate() {
-            for position in item.write_from as usize..item.pages.len() {
-                let page = item.pages[position];
-                let mut kv_bytes = self.pools.bytes(page, kv);
-                let mut index_bytes = index.map(|unit| self.pools.bytes(page, unit));
+            for position in pages(item) {
+                let mut index_bytes = index.and_then(|_| bytes.next());
+                let mut kv_bytes = bytes.next().expect("as many as were asked for");
                 let changed = self.parts.model.write(state, layer, position, index_bytes.as_deref_mut(), &mut kv_bytes);
                 written.push(Written { item: at, position, index: index_bytes, kv: kv_bytes, changed });
             }

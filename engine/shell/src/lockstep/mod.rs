@@ -316,11 +316,15 @@ impl<'a, P: Platform> Lockstep<'a, P> {
             let ended = self.shell.front().ended(request);
             // An engine that only sends has drafted the answer, whether or not the other has received it.
             let drafts = self.shell.engines().iter().rev().filter_map(|engine| engine.draft(request));
+            let ending = ended.map(|ended| ended.ending);
             Outcome {
                 request,
-                ending: ended.map(|ended| ended.ending),
+                ending,
                 expected: self.oracle.answer(self.machine, request.0 as usize),
-                answer: drafts.into_iter().find(|draft| !draft.is_empty()).map(|draft| text(&draft).to_vec()),
+                answer: drafts
+                    .into_iter()
+                    .find(|draft| !draft.is_empty() && ending == Some(Ending::Finished))
+                    .map(|draft| text(&draft).to_vec()),
             }
         };
         let outcomes = submitted.iter().map(outcome).collect();

@@ -141,13 +141,12 @@ pub fn run<P: Platform>(workload: &Workload, call: Call<'_>) -> Result<Report, R
     let watch = Watch { shared: &shared, name: &call.name, tool: &call.tool, began };
     let interrupted = watch.until_over(call.interrupted, call.progress);
     let mut panicked: Vec<String> = sessions.into_iter().filter_map(|thread| P::join(thread).err()).collect();
+    let stuck = if interrupted || shared.shell.is_broken() { 0 } else { shared.settle() };
     let mut report = watch.report(if interrupted { State::Interrupted } else { State::Complete });
+    report.requests.stuck_transfers += stuck;
     let mut shared = Arc::into_inner(shared).expect("every session has ended");
-    if !shared.shell.is_broken() {
-        report.requests.stuck_transfers += shared.settle();
-    }
     panicked.extend(shared.shell.stop(Stop::Now).err().into_iter().flatten());
-    log.end();
+    log.end(!interrupted && stuck == 0 && panicked.is_empty());
     if panicked.is_empty() {
         return Ok(report);
     }
@@ -174,12 +173,17 @@ pub fn check(workload: &Workload) -> Result<RecallModel, RunError> {
 impl<P: Platform> Shared<P> {
     /// Waits until nothing is left to do; how many transfers are still under way then.
     fn settle(&self) -> u64 {
-        let until = Instant::now() + STUCK;
+        let mut idle_since: Option<Instant> = None;
         let transfers = || self.shell.engines().iter().map(|engine| u64::from(engine.accounts().transfers)).sum();
-        while Instant::now() < until && !(self.shell.is_idle() && transfers() == 0) {
+        loop {
+            let left = transfers();
+            if !self.shell.is_idle() {
+                idle_since = None;
+            } else if left == 0 || idle_since.get_or_insert_with(Instant::now).elapsed() > STUCK {
+                return left;
+            }
             std::thread::sleep(TICK);
         }
-        transfers()
     }
 }
 

@@ -41,7 +41,9 @@ fn rounds(shared: &Shared<impl Platform>, session: u32) -> Option<Class> {
 }
 
 fn ask(shared: &Shared<impl Platform>, prompt: Vec<Token>, right: &[u8]) -> Class {
-    let blocks = shared.model.block_hashes(&prompt);
+    // The last token is always computed, so that there is something to sample the answer from.
+    let mut blocks = shared.model.block_hashes(&prompt);
+    blocks.truncate((prompt.len() - 1) / shared.model.page_tokens);
     let request = begin(shared);
     let submission = Submission {
         request,

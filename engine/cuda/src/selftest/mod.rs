@@ -1,0 +1,116 @@
+//! Runs every kernel on the device at hand and compares it with its reference on the host, bit for bit wherever the
+//! reference promises bits; then measures each beside what the hardware could do.
+//!
+//! Inputs are random but always the same. Nothing is left behind: memory is freed when a check ends.
+
+mod attend;
+mod copies;
+mod gates;
+mod index;
+mod lab;
+mod pages;
+mod report;
+mod select;
+mod speed;
+mod speed_copies;
+mod whole;
+
+use std::time::Instant;
+
+pub use report::{Check, Measurement, Outcome, Report};
+
+use crate::gpu::Gpu;
+use lab::{Fault, Lab};
+
+/// A check: what was compared, or why it failed.
+type Test = fn(&Lab) -> Result<String, Fault>;
+/// Some measurements.
+type Bench = fn(&Lab) -> Result<Vec<Measurement>, Fault>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("index keys are written as on the host", index::write),
+    ("logits of random keys agree with the host", index::logits_random),
+    ("logits of integers equal the host's bits", index::logits_exact),
+    ("logits with e4m3 operands equal the host's bits", index::logits_qmma),
+    ("absent and poisoned pages show in logits", index::logits_absent),
+    ("top-k of adversarial rows equals the host's", select::adversarial),
+    ("top-k of a million logits equals the host's", select::million),
+    ("top-k of random shapes equals the host's", select::random),
+    ("sums of selected rows equal the host's", attend::sums),
+    ("attention agrees with the host", attend::attention),
+    ("attention over nothing, poison and a sink", attend::edges),
+    ("write, score, select, sum: equal to the host", whole::end_to_end),
+    ("twenty repeats have the same bits", whole::repeats),
+    ("pages are copied with their checksums, both ways", copies::permutations),
+    ("a copy touches its own bytes only", copies::guard_bands),
+    ("poison fills its pages, verify finds what changed", pages::poison_and_verify),
+    ("pages beyond 4 GiB are found", pages::far_pages),
+    ("gates hold a stream", gates::gates),
+    ("other GPUs' memory can be addressed", gates::peers),
+];
+
+/// Those that a tool which serialises kernels fails.
+const TIMED: &[(&str, Test)] = &[("first launches do not wait for a held stream", gates::first_launch)];
+
+const BENCHES: &[(&str, Bench)] = &[
+    ("speed of the device's memory", speed::memory),
+    ("speed of index keys", speed::index),
+    ("speed of top-k", speed::top_k),
+    ("speed of attention", speed::attention),
+    ("speed of page care", speed::pages),
+    ("speed of copies from and to the host", speed_copies::copies),
+];
+
+/// Runs every check and measurement with at most so much device memory, in bytes (1 GiB is enough for all but the
+/// pages beyond 4 GiB), and calls `seen` after each.
+///
+/// A failed check does not stop the others, except that after a fault of a kernel the driver refuses everything.
+pub fn selftest(gpu: &Gpu, max_device_memory: u64, seen: &mut dyn FnMut(&Check)) -> Report {
+    run(gpu, max_device_memory, true, seen)
+}
+
+/// As [`selftest`], without measurements and without what depends on a time: for a run under `compute-sanitizer`, which
+/// lets no kernel run beside another, so that first launches wait for held streams.
+pub fn checks(gpu: &Gpu, max_device_memory: u64, seen: &mut dyn FnMut(&Check)) -> Report {
+    run(gpu, max_device_memory, false, seen)
+}
+
+fn run(gpu: &Gpu, memory_max: u64, measure: bool, seen: &mut dyn FnMut(&Check)) -> Report {
+    let mut report = Report { gpu: gpu.info().clone(), checks: Vec::new(), measurements: Vec::new() };
+    let lab = match Lab::new(gpu, memory_max) {
+        Ok(lab) => lab,
+        Err(error) => {
+            let outcome = Outcome::Failed { why: error.to_string() };
+            report.checks.push(Check { name: "a stream for the self-test".to_owned(), outcome, seconds: 0.0 });
+            seen(&report.checks[0]);
+            return report;
+        }
+    };
+    let mut note = |report: &mut Report, name: &str, begin: Instant, result| {
+        let (name, seconds) = (name.to_owned(), begin.elapsed().as_secs_f64());
+        report.checks.push(Check { name, outcome: outcome(result), seconds });
+        seen(report.checks.last().expect("just pushed"));
+    };
+    for (name, test) in TESTS.iter().chain(TIMED.iter().filter(|_| measure)) {
+        let begin = Instant::now();
+        note(&mut report, name, begin, test(&lab));
+    }
+    for (name, bench) in BENCHES.iter().filter(|_| measure) {
+        let begin = Instant::now();
+        let result = bench(&lab).map(|measured| {
+            let what = format!("{} measurements", measured.len());
+            report.measurements.extend(measured);
+            what
+        });
+        note(&mut report, name, begin, result);
+    }
+    report
+}
+
+fn outcome(result: Result<String, Fault>) -> Outcome {
+    match result {
+        Ok(what) => Outcome::Passed { what },
+        Err(Fault::Skipped(why)) => Outcome::Skipped { why },
+        Err(fault) => Outcome::Failed { why: fault.to_string() },
+    }
+}

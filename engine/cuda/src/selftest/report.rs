@@ -1,0 +1,105 @@
+//! What a self-test found.
+
+use core::fmt;
+
+use serde::Serialize;
+
+use crate::gpu::GpuInfo;
+
+/// What a self-test found on one device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The device.
+    pub gpu: GpuInfo,
+    /// In the order in which they ran.
+    pub checks: Vec<Check>,
+    /// In the order in which they ran.
+    pub measurements: Vec<Measurement>,
+}
+
+impl Report {
+    /// Whether nothing failed. What was skipped does not count.
+    pub fn passed(&self) -> bool {
+        !self.checks.iter().any(|check| matches!(check.outcome, Outcome::Failed { .. }))
+    }
+}
+
+/// A check that ran.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// A sentence that holds if it passed.
+    pub name: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took, host and device.
+    pub seconds: f64,
+}
+
+/// How a check ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum Outcome {
+    /// All was as it should be.
+    Passed {
+        /// What was looked at.
+        what: String,
+    },
+    /// Something was not.
+    Failed {
+        /// The first thing that was not.
+        why: String,
+    },
+    /// It could not run here.
+    Skipped {
+        /// What is missing.
+        why: String,
+    },
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, text) = match &self.outcome {
+            Outcome::Passed { what } => ("ok", what),
+            Outcome::Failed { why } => ("FAILED", why),
+            Outcome::Skipped { why } => ("skipped", why),
+        };
+        write!(f, "{word:<8} {:<52} {:>6.2} s  {text}", self.name, self.seconds)
+    }
+}
+
+/// A time, beside the least time that the hardware could take.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// The kernel or path.
+    pub name: String,
+    /// Shapes.
+    pub shape: String,
+    /// The median time of one call, in microseconds.
+    pub microseconds: f64,
+    /// Bytes that it must move.
+    pub bytes: u64,
+    /// Bytes over the rate that a plain copy reached in the same run, in microseconds.
+    pub roofline_microseconds: f64,
+}
+
+impl Measurement {
+    /// Bytes a second.
+    pub fn rate(&self) -> f64 {
+        self.bytes as f64 / (self.microseconds * 1e-6)
+    }
+}
+
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = 100.0 * self.roofline_microseconds / self.microseconds;
+        write!(
+            f,
+            "{:<34} {:<44} {:>10.1} us {:>9.1} GB/s {:>6.1} % of roofline",
+            self.name,
+            self.shape,
+            self.microseconds,
+            self.rate() / 1e9,
+            part
+        )
+    }
+}

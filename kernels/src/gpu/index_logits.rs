@@ -1,0 +1,118 @@
+//! Scores index keys.
+#![allow(unsafe_code)]
+
+use super::PAGE_TOKENS;
+use super::launch::{Args, Function, LaunchError, Module};
+use super::span::{PagePool, RawStream, Span};
+use crate::{IndexFormat, KEY_DIM};
+
+/// The most heads.
+pub const LOGITS_HEADS_MAX: u32 = 128;
+
+/// Threads of a block: four warps.
+const BLOCK: u32 = 128;
+/// Blocks that a row is spread over at most: more than any device runs at a time, so that each has several rounds.
+const BLOCKS_OF_ROW_MAX: u32 = 1024;
+
+/// What to score.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexLogitsArgs {
+    /// [`IndexFormat::Fp8`] or [`IndexFormat::Bf16`].
+    pub format: IndexFormat,
+    /// `[rows, heads, 128]` in the format of the keys: e4m3 codes, whose scale is in the weights, or bf16.
+    pub q: Span,
+    /// `[rows, heads]`, `f32`.
+    pub weights: Span,
+    /// Heads, 1 to [`LOGITS_HEADS_MAX`]; multiples of 16 waste nothing.
+    pub heads: u32,
+    /// `[rows, table_stride]`, `i32` page numbers. A number that is not in the pool means an absent page, whose logits
+    /// are -infinity.
+    pub table: Span,
+    /// Pages of a row of the table.
+    pub table_stride: u32,
+    /// `[rows]`, `i32`: tokens of each row. Negative ones count as 0, and long ones are cut to what table and logits
+    /// have room for.
+    pub lens: Span,
+    /// How many queries.
+    pub rows: u32,
+    /// Pages of 64 keys.
+    pub pool: PagePool,
+    /// `[rows, logits_stride]`, `f32`. Behind a row's length it stays as it was.
+    pub logits: Span,
+    /// Logits from one row to the next.
+    pub logits_stride: u64,
+    /// A `u32` to which groups of keys in absent pages are added.
+    pub violations: Span,
+    /// How many blocks should share the device: for instance six for each of its multiprocessors.
+    pub blocks: u32,
+}
+
+/// Scores index keys as [`page_logits`](crate::page_logits) does, in another order of sums: equal bits in the exact
+/// mode, and otherwise within `f32` rounding.
+#[derive(Debug)]
+pub struct IndexLogits {
+    fp8: Function,
+    bf16: Function,
+    _modules: [Module; 2],
+}
+
+impl IndexLogits {
+    /// From the images `index_logits_fp8` and `index_logits_bf16`.
+    ///
+    /// # Errors
+    ///
+    /// If a module lacks its kernel.
+    pub fn new(fp8: Module, bf16: Module) -> Result<IndexLogits, LaunchError> {
+        let shared = shared_bytes(LOGITS_HEADS_MAX);
+        let functions = (fp8.function("index_logits_fp8", shared)?, bf16.function("index_logits_bf16", shared)?);
+        Ok(IndexLogits { fp8: functions.0, bf16: functions.1, _modules: [fp8, bf16] })
+    }
+
+    /// Writes the logits.
+    ///
+    /// # Errors
+    ///
+    /// If the format is fp4, there are too many heads, a span is too short or misaligned, or the driver refuses.
+    pub fn launch(&self, stream: RawStream, args: &IndexLogitsArgs) -> Result<(), LaunchError> {
+        let (rows, heads) = (u64::from(args.rows), u64::from(args.heads));
+        if args.heads == 0 || args.heads > LOGITS_HEADS_MAX {
+            return Err(LaunchError::Shape { what: "number of heads", got: heads });
+        }
+        let (function, tile) = match args.format {
+            IndexFormat::Fp8 => (&self.fp8, 32),
+            IndexFormat::Bf16 => (&self.bf16, 16),
+            IndexFormat::Fp4 => return Err(LaunchError::Shape { what: "key format, 4 bits", got: 4 }),
+        };
+        let value_bytes = args.format.key_bytes() / KEY_DIM;
+        args.q.need("q", rows * heads * (KEY_DIM * value_bytes) as u64, 16)?;
+        args.weights.need("weights", rows * heads * 4, 4)?;
+        args.table.need("table", rows * u64::from(args.table_stride) * 4, 4)?;
+        args.lens.need("lens", rows * 4, 4)?;
+        args.logits.need("logits", rows * args.logits_stride * 4, 4)?;
+        args.violations.need("violations", 4, 4)?;
+        args.pool.need(args.format.page_bytes(PAGE_TOKENS) as u64)?;
+        let len_max = (u64::from(args.table_stride) * PAGE_TOKENS as u64).min(args.logits_stride).min(1 << 30) as u32;
+        if args.rows == 0 || len_max == 0 {
+            return Ok(());
+        }
+        if args.rows > 65_535 {
+            return Err(LaunchError::Shape { what: "number of rows", got: rows });
+        }
+        // Every block gets as many rounds as the next one: a last round of few blocks would be a whole round of time.
+        let groups = len_max.div_ceil(tile * (BLOCK / 32));
+        let wanted = (args.blocks.max(1) / args.rows).clamp(1, BLOCKS_OF_ROW_MAX);
+        let blocks = groups.div_ceil(groups.div_ceil(wanted));
+        let list = Args::new().span(args.q).span(args.weights).u32(args.heads).span(args.table).u32(args.table_stride);
+        let list = list.span(args.lens).span(args.pool.span).u64(args.pool.stride).u32(args.pool.pages);
+        let list = list.span(args.logits).u64(args.logits_stride).u32(len_max).span(args.violations);
+        let grid = [blocks, args.rows, 1];
+        // SAFETY: arguments are the kernel's; lengths were checked above, and the kernel checks lengths of rows against
+        // `len_max` and page numbers against the pool.
+        unsafe { function.launch(stream, grid, BLOCK, shared_bytes(args.heads), list) }
+    }
+}
+
+/// Queries, 256 bytes a head, and weights.
+pub(super) const fn shared_bytes(heads: u32) -> u32 {
+    heads.next_multiple_of(16) * (256 + 4)
+}

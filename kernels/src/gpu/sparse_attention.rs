@@ -1,0 +1,149 @@
+//! Attention over selected rows.
+#![allow(unsafe_code)]
+
+use core::f32::consts::LOG2_E;
+
+use super::PAGE_TOKENS;
+use super::launch::{Args, Function, LaunchError, Module};
+use super::span::{PagePool, RawStream, Span};
+use crate::{KvFormat, NOPE_DIM, ROW_DIM};
+
+/// Heads of a block.
+const HEADS: u32 = 16;
+/// Selected rows of a tile.
+const TILE: u32 = 32;
+const BLOCK: u32 = 128;
+/// The kernel's `struct Memory`.
+pub(super) const SHARED_BYTES: u32 = 58_944;
+
+/// What to attend to.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseAttentionArgs {
+    /// How rows of KV are stored.
+    pub format: KvFormat,
+    /// `[rows, heads, 576]`, bf16, in the order of a row of KV.
+    pub q: Span,
+    /// Heads.
+    pub heads: u32,
+    /// `[rows, k]`, `i32` positions; negative ones are none.
+    pub selected: Span,
+    /// Selected positions of each row.
+    pub k: u32,
+    /// `[rows, table_stride]`, `i32` page numbers. Positions whose page is not in the pool count as not selected.
+    pub table: Span,
+    /// Pages of a row of the table.
+    pub table_stride: u32,
+    /// How many queries.
+    pub rows: u32,
+    /// Pages of 64 rows of KV.
+    pub pool: PagePool,
+    /// The factor of every score.
+    pub scale: f32,
+    /// `[heads]`, `f32`, or [`Span::NONE`].
+    pub sink: Span,
+    /// Into how many parts each selection is cut, for as many blocks. The result depends on it by rounding.
+    pub splits: u32,
+    /// Of [`SparseAttention::workspace_bytes`], whatever was in them.
+    pub workspace: Span,
+    /// `[rows, heads, 512]`, `f32`.
+    pub out: Span,
+    /// `[rows, heads]`, `f32`: without the sink.
+    pub lse: Span,
+    /// A `u32` to which positions in absent pages are added.
+    pub violations: Span,
+}
+
+/// Attends as [`sparse_attention`](crate::sparse_attention) does, with weights rounded to bf16: outputs are
+/// within about 1% of the largest value of a row.
+#[derive(Debug)]
+pub struct SparseAttention {
+    attend: Function,
+    merge: Function,
+    _module: Module,
+}
+
+impl SparseAttention {
+    /// From the image `sparse_attention`.
+    ///
+    /// # Errors
+    ///
+    /// If the module lacks a kernel.
+    pub fn new(module: Module) -> Result<SparseAttention, LaunchError> {
+        let attend = module.function("sparse_attention", SHARED_BYTES)?;
+        Ok(SparseAttention { attend, merge: module.function("sparse_attention_merge", 0)?, _module: module })
+    }
+
+    /// Bytes of parts that are still to be merged.
+    pub fn workspace_bytes(rows: u32, heads: u32, splits: u32) -> u64 {
+        u64::from(rows) * u64::from(heads) * u64::from(splits) * (NOPE_DIM as u64 * 4 + 8)
+    }
+
+    /// How many parts fill so many multiprocessors, each of which has room for three blocks, without a second round.
+    pub fn splits(rows: u32, heads: u32, k: u32, multiprocessors: u32) -> u32 {
+        let blocks = rows.max(1) * heads.div_ceil(HEADS).max(1);
+        let tiles = k.div_ceil(TILE).max(1);
+        let wanted = (3 * multiprocessors / blocks).clamp(1, tiles);
+        tiles.div_ceil(tiles.div_ceil(wanted))
+    }
+
+    /// Writes outputs and the logarithms of sums, in two launches.
+    ///
+    /// # Errors
+    ///
+    /// If a span is too short or misaligned, or the driver refuses.
+    pub fn launch(&self, stream: RawStream, args: &SparseAttentionArgs) -> Result<(), LaunchError> {
+        let (rows, heads) = (u64::from(args.rows), u64::from(args.heads));
+        if args.rows > 65_535 || args.splits == 0 || args.splits > 65_535 || args.heads > 65_535 {
+            return Err(LaunchError::Shape { what: "number of rows or splits", got: rows.max(u64::from(args.splits)) });
+        }
+        args.q.need("q", rows * heads * ROW_DIM as u64 * 2, 16)?;
+        args.selected.need("selection", rows * u64::from(args.k) * 4, 4)?;
+        args.table.need("table", rows * u64::from(args.table_stride) * 4, 4)?;
+        args.pool.need((args.format.row_bytes() * PAGE_TOKENS) as u64)?;
+        args.workspace.need("workspace", Self::workspace_bytes(args.rows, args.heads, args.splits), 16)?;
+        args.out.need("outputs", rows * heads * NOPE_DIM as u64 * 4, 16)?;
+        args.lse.need("lse", rows * heads * 4, 4)?;
+        args.violations.need("violations", 4, 4)?;
+        if args.sink != Span::NONE {
+            args.sink.need("sink", heads * 4, 4)?;
+        }
+        if args.rows == 0 || args.heads == 0 {
+            return Ok(());
+        }
+        let parts = rows * heads * u64::from(args.splits);
+        let values = args.workspace.part(0, parts * NOPE_DIM as u64 * 4);
+        let sums = args.workspace.part(values.bytes(), parts * 8);
+        let list = Args::new().span(args.q).u32(args.heads).span(args.selected).u32(args.k);
+        let list = list.span(args.table).u32(args.table_stride);
+        let list = list.span(args.pool.span).u64(args.pool.stride).u32(args.pool.pages);
+        let list = list.u32(u32::from(args.format == KvFormat::Fp8)).f32(args.scale * LOG2_E);
+        let list = list.span(values).span(sums).span(args.violations);
+        let grid = [args.splits, args.heads.div_ceil(HEADS), args.rows];
+        // SAFETY: arguments are the kernel's; lengths were checked above, and the kernel checks positions against the
+        // table and page numbers against the pool.
+        unsafe { self.attend.launch(stream, grid, BLOCK, SHARED_BYTES, list)? };
+        let list = Args::new().span(values).span(sums).u32(args.splits).u32(args.heads);
+        let list = list.span(args.sink).span(args.out).span(args.lse);
+        // SAFETY: as above.
+        unsafe { self.merge.launch(stream, [args.heads, args.rows, 1], BLOCK, 0, list) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_fill_the_device_once_and_leave_no_part_without_rows() {
+        for (rows, heads, k, multiprocessors) in
+            [(1, 128, 2048, 132), (8, 128, 2048, 132), (64, 16, 512, 188), (1, 1, 1, 1)]
+        {
+            let splits = SparseAttention::splits(rows, heads, k, multiprocessors);
+            let (tiles, blocks) = (k.div_ceil(TILE), rows * heads.div_ceil(HEADS) * splits);
+            assert!(splits >= 1 && (splits - 1) * tiles.div_ceil(splits) < tiles, "{splits} splits of {tiles} tiles");
+            assert!(splits == 1 || blocks <= 3 * multiprocessors, "{blocks} blocks");
+        }
+        assert_eq!(SparseAttention::splits(8, 128, 2048, 132), 6);
+        assert_eq!(SparseAttention::workspace_bytes(1, 2, 3), 6 * (2048 + 8));
+    }
+}
