@@ -35,6 +35,8 @@ pub(crate) enum Command {
     /// Check that the event log of a run can have happened, line by line.
     #[command(after_help = run::CONFORM_EXIT_CODES)]
     Conform(Conform),
+    /// Check every kernel on a GPU against the references on the host, and measure it.
+    Selftest(Selftest),
     /// Say what there is, one line each.
     List(List),
     /// Print completions for a shell.
@@ -148,6 +150,37 @@ pub(crate) struct Render {
     /// The scenario file, where the trace is not of a built-in scenario.
     #[arg(long, value_name = "FILE")]
     pub(crate) scenario: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 if nothing failed, 1 if a check did, 2 if there is no GPU or the report could not be written."
+)]
+pub(crate) struct Selftest {
+    /// Where.
+    #[arg(long, default_value = "cuda")]
+    pub(crate) on: SelftestOn,
+    /// Which GPU.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
+    /// Take no more of its memory than this, for instance 512M or 6G.
+    #[arg(long, value_name = "SIZE", default_value = "6G", value_parser = size)]
+    pub(crate) max_device_memory: u64,
+    /// Measure nothing, and leave out what depends on a time.
+    #[arg(long)]
+    pub(crate) checks_only: bool,
+    /// Write the report to this folder, as selftest.json.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SelftestOn {
+    /// On a GPU, through the CUDA driver.
+    Cuda,
 }
 
 #[derive(Debug, clap::Args)]

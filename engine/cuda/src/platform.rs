@@ -261,7 +261,7 @@ impl Cell for Pages {
         let bytes = |words: &Range<usize>| (words.len() * 8).next_multiple_of(16);
         let total: usize = parts.iter().map(|(_, words)| bytes(words)).sum();
         let mut out: Vec<Vec<u64>> = Vec::with_capacity(parts.len());
-        let gathered = with_own(0, total, |own| {
+        let gathered = with_own(parts.len(), total, |own| {
             // SAFETY: the host reads these bytes only after the launch below was waited for.
             #[allow(unsafe_code)]
             let staging = unsafe { own.staging.span() };
@@ -288,7 +288,7 @@ impl Cell for Pages {
         if count > 0 {
             launch(&jobs, count);
         }
-        with_own(0, total, |own| {
+        with_own(parts.len(), total, |own| {
             let staged = own.staging.bytes();
             for ((cell, words), place) in parts.iter().zip(&places) {
                 let mut found = vec![0; words.len()];

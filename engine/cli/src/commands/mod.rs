@@ -7,5 +7,6 @@ pub(crate) mod meta;
 pub(crate) mod render;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod selftest;
 pub(crate) mod shrink;
 pub(crate) mod step;

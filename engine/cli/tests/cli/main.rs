@@ -6,6 +6,7 @@ mod check;
 mod conform;
 mod determinism;
 mod docs;
+mod gpu;
 mod json;
 mod kvweft;
 mod mutations;

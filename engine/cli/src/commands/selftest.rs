@@ -1,0 +1,59 @@
+//! `kvweft selftest`.
+
+use std::process::ExitCode;
+
+use kvweft_cuda::Gpu;
+use kvweft_cuda::selftest::{Report, checks, selftest};
+
+use crate::args::{self, Format};
+use crate::failure::Failure;
+use crate::output;
+
+/// Runs the command.
+pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
+    let args::SelftestOn::Cuda = args.on;
+    let gpu = Gpu::open(args.device).map_err(Failure::Gpu)?;
+    let info = gpu.info();
+    let header = format!(
+        "GPU {}: {}, {}, kernels {}, driver {}, {} multiprocessors\n",
+        info.ordinal, info.name, info.architecture, info.kernels, info.driver_version, info.multiprocessors
+    );
+    let text = args.format == Format::Text;
+    if text {
+        output::result(&header)?;
+    }
+    // What cannot be written any more is noticed with the next line that counts.
+    let mut seen = |check: &kvweft_cuda::selftest::Check| {
+        if text {
+            let _ = output::result(&format!("{check}\n"));
+        }
+    };
+    let run = if args.checks_only { checks } else { selftest };
+    let report = run(&gpu, args.max_device_memory, &mut seen);
+    let document = json(&report);
+    if text {
+        let lines: String = report.measurements.iter().map(|measurement| format!("{measurement}\n")).collect();
+        output::result(&lines)?;
+    } else {
+        output::result(&document)?;
+    }
+    if let Some(folder) = &args.report {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
+        let path = folder.join("selftest.json");
+        std::fs::write(&path, &document).map_err(|error| Failure::io(&path, "write the report", &error))?;
+        output::note(&format!("the report is in {}", path.display()));
+    }
+    Ok(ExitCode::from(u8::from(!report.passed())))
+}
+
+fn json(report: &Report) -> String {
+    let document = serde_json::json!({
+        "format": "kvweft-selftest",
+        "version": 1,
+        "gpu": report.gpu,
+        "checks": report.checks,
+        "measurements": report.measurements,
+        "passed": report.passed(),
+    });
+    serde_json::to_string_pretty(&document).expect("it has no keys but texts") + "\n"
+}

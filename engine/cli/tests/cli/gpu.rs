@@ -1,0 +1,20 @@
+//! What is said where there is no GPU.
+
+use crate::kvweft::Folder;
+
+#[test]
+fn without_a_gpu_each_command_says_what_is_missing() {
+    let folder = Folder::new("no-gpu");
+    let missing =
+        "error: --on cuda: no CUDA driver: libcuda.so was not found; install NVIDIA's driver, or run without a GPU\n";
+    let first = folder.run(&["selftest", "--checks-only", "--max-device-memory", "512M"]);
+    if first.stderr != missing {
+        eprintln!("skipped: there is a CUDA driver on this machine ({:?})", first.code);
+        return;
+    }
+    folder.run(&["check", "reload-before-prefill-read", "--out", "out"]).ends_with(0);
+    let trace = "out/reload-before-prefill-read.reads-see-own-content.trace";
+    for args in [&["selftest"][..], &["run", "--on", "cuda"], &["replay", trace, "--on", "cuda"]] {
+        folder.run(args).is_refused(missing);
+    }
+}
