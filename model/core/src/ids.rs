@@ -1,5 +1,7 @@
 //! Names of things: newtypes, so that a page is never mistaken for a request.
 
+use core::fmt;
+
 macro_rules! id {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
         $(#[$meta])*
@@ -119,4 +121,20 @@ pub enum PartKind {
     IndexK,
     /// The metadata row.
     Metadata,
+}
+
+/// `d12.3`: the tier, the slot, the generation; with a group other than the first, `.g1` behind it.
+impl fmt::Display for BlockRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tier = if self.tier == Tier::DEVICE { 'd' } else { 'h' };
+        write!(f, "{tier}{}.{}", self.page.0, self.generation.0)?;
+        if self.group == Group(0) { Ok(()) } else { write!(f, ".g{}", self.group.0) }
+    }
+}
+
+/// `t7.2.r4.1`: the serial number, the record, the request and its life.
+impl fmt::Display for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t{}.{}.r{}.{}", self.serial, self.index, self.request.0, self.life.0)
+    }
 }

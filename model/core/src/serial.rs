@@ -33,18 +33,12 @@ macro_rules! as_text {
 }
 
 as_text!(BlockHash, |hash: &BlockHash| format!("{:032x}", hash.0), block_hash, "32 hexadecimal digits");
-as_text!(BlockRef, page_text, page, "a page such as `d12.3`");
-as_text!(TransferId, transfer_text, transfer, "a transfer such as `t7.2.r4.1`");
+as_text!(BlockRef, BlockRef::to_string, page, "a page such as `d12.3`");
+as_text!(TransferId, TransferId::to_string, transfer, "a transfer such as `t7.2.r4.1`");
 as_text!(RuleSite, RuleSite::to_string, rule_site, "a rule such as `free-once@drain`");
 
 fn block_hash(text: &str) -> Option<BlockHash> {
     (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok().map(BlockHash)).flatten()
-}
-
-fn page_text(page: &BlockRef) -> String {
-    let group = if page.group == Group(0) { String::new() } else { format!(".g{}", page.group.0) };
-    let tier = if page.tier == Tier::DEVICE { 'd' } else { 'h' };
-    format!("{tier}{}.{}{group}", page.page.0, page.generation.0)
 }
 
 fn page(text: &str) -> Option<BlockRef> {
@@ -61,10 +55,6 @@ fn page(text: &str) -> Option<BlockRef> {
         None => Group(0),
     };
     parts.next().is_none().then_some(BlockRef { group, tier, page, generation })
-}
-
-fn transfer_text(id: &TransferId) -> String {
-    format!("t{}.{}.r{}.{}", id.serial, id.index, id.request.0, id.life.0)
 }
 
 fn transfer(text: &str) -> Option<TransferId> {

@@ -261,7 +261,7 @@ fn message_text(machine: &Machine, message: &Message) -> String {
     format!("{what} {}", machine.scripts[message.request.0 as usize].name)
 }
 
-fn part_text(part: Part) -> String {
+pub(crate) fn part_text(part: Part) -> String {
     match part.kind {
         PartKind::Whole => "all".to_owned(),
         PartKind::Kv if part.handle > 1 => format!("kv part {}", part.handle),

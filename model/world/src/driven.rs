@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use kvweft_core::{Effect, Input, PeerLife, RequestId, Room, RuleSite, Timer, TransferId};
+use kvweft_core::{Effect, FenceOn, Input, PeerLife, RequestId, Room, RuleSite, Timer, TransferId};
 
 use crate::config::{Grain, Machine, Script};
 use crate::engine::{HoldOn, Report};
@@ -85,7 +85,7 @@ impl<P: Protocol> Driven<P> {
             }
         }
         if let Some((engine, transfer, layer)) = self.recorded.first() {
-            return Some(format!("engine {engine} was not told that layer {layer} of {transfer:?} has landed"));
+            return Some(format!("engine {engine} was not told that layer {layer} of {transfer} has landed"));
         }
         if !self.polls.is_empty() {
             return Some("a poll was not answered".to_owned());
@@ -281,13 +281,13 @@ impl<P: Protocol> Driven<P> {
         };
         let heads: Vec<_> = (0..front.streams.len()).filter_map(|stream| Some((stream, next(stream)?))).collect();
         let Some((stream, (_, micros))) = heads.iter().find(|(_, (operation, _))| *operation == wanted) else {
-            let heads: Vec<String> = heads.iter().map(|(_, (operation, _))| format!("{operation:?}")).collect();
+            let heads: Vec<String> = heads.iter().map(|(_, (operation, _))| operation.to_string()).collect();
             let possible = if heads.is_empty() { "nothing is queued".to_owned() } else { heads.join(" or ") };
             return not_allowed(format!("no stream comes to this next; next is {possible}"));
         };
         if let Some(hold) = self.world.stream_hold(engine, *stream) {
             let waits_for = match hold.on {
-                HoldOn::Fence(fence) => format!("it must wait for {fence:?}"),
+                HoldOn::Fence(fence) => format!("it must wait for {}", fence_text(fence)),
                 HoldOn::Layer(_, layer) => format!("it must wait for the reload event of layer {layer}"),
             };
             return Err(NotAllowed { why: waits_for, owed_to: Some(hold.owed_to) });
@@ -313,7 +313,7 @@ impl<P: Protocol> Driven<P> {
         };
         let run = &front.nic[at];
         if let Some(fence) = front.unmet(&run.op.after).filter(|_| run.done == 0) {
-            let why = format!("it must wait for {:?}", fence.on);
+            let why = format!("it must wait for {}", fence_text(fence.on));
             return Err(NotAllowed { why, owed_to: Some(fence.owed_to) });
         }
         if matches!(wanted, Operation::SendFail { .. }) {
@@ -322,5 +322,14 @@ impl<P: Protocol> Driven<P> {
             self.world.run_nic(&self.machine, at, found);
         }
         Ok(())
+    }
+}
+
+fn fence_text(on: FenceOn) -> String {
+    match on {
+        FenceOn::Step(step) => format!("the end of step {}", step.0),
+        FenceOn::Load(slot, generation) => {
+            format!("every layer of the reload that records event slot {} in generation {}", slot.0, generation.0)
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! The small operations of a device, named by what they work on: how a world, an event log and real threads agree.
 
+use std::fmt;
+
 use kvweft_core::{Component, Part, PartKind, StepId, TransferId};
 
 use crate::actions::Action;
 use crate::config::Machine;
+use crate::describe::part_text;
 use crate::engine::NicRun;
 use crate::ops::{CopyRun, Micro, Op, RecordRun};
 use crate::protocol::Protocol;
@@ -45,6 +48,40 @@ impl Operation {
         let (transfer, part) = (run.op.transfer, run.op.part);
         let ends = part.kind == PartKind::Metadata || run.done % 2 == 1;
         if ends { Operation::SendEnd { transfer, part } } else { Operation::SendBegin { transfer, part } }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Operation::CopyBegin { engine, transfer, layer, component } => {
+                write!(f, "engine {engine}: {transfer} begins {} of layer {layer}", component.name())
+            }
+            Operation::CopyEnd { engine, transfer, layer, component } => {
+                write!(f, "engine {engine}: {transfer} ends {} of layer {layer}", component.name())
+            }
+            Operation::Record { engine, transfer, layer: Some(layer) } => {
+                write!(f, "engine {engine}: {transfer} records layer {layer}")
+            }
+            Operation::Record { engine, transfer, layer: None } => {
+                write!(f, "engine {engine}: {transfer} records its end")
+            }
+            Operation::Read { engine, step, layer, component } => {
+                write!(f, "engine {engine}: step {} reads {} of layer {layer}", step.0, component.name())
+            }
+            Operation::WriteBegin { engine, step, layer } => {
+                write!(f, "engine {engine}: step {} begins to write layer {layer}", step.0)
+            }
+            Operation::WriteEnd { engine, step, layer } => {
+                write!(f, "engine {engine}: step {} has written layer {layer}", step.0)
+            }
+            Operation::Nothing { engine, step } => write!(f, "engine {engine}: step {} passes", step.0),
+            Operation::SendBegin { transfer, part } => write!(f, "{transfer} begins to send {}", part_text(part)),
+            Operation::SendEnd { transfer, part } => write!(f, "{transfer} has sent {}", part_text(part)),
+            Operation::SendFail { transfer, part } => write!(f, "{transfer} fails to send {}", part_text(part)),
+            Operation::Report { engine, source } => write!(f, "engine {engine}: a report of queue {source} is taken"),
+            Operation::Deliver { link } => write!(f, "a message arrives at engine {link}"),
+        }
     }
 }
 

@@ -138,9 +138,13 @@ fn threads_text(threads: &OnThreads) -> String {
     out
 }
 
-/// Bytes of an answer on one line.
+/// Bytes of an answer on one line: what is no printable character as a number.
 fn show(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|&byte| std::ascii::escape_default(byte)).map(char::from).collect()
+    let byte = |&byte: &u8| match byte {
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    };
+    bytes.iter().map(byte).collect()
 }
 
 fn text(file: &TraceFile, result: &Result<Replayed, Box<Impossible>>) -> String {

@@ -248,11 +248,22 @@ fn violated(violations: &[kvweft_world::Violation]) -> Result<(), String> {
 fn difference(asked: &[Effect], logged: &[Effect]) -> Option<String> {
     let at = asked.iter().zip(logged).position(|(a, b)| a != b);
     match at {
-        Some(at) => Some(format!("effect {}: expected {:?}, got {:?}", at + 1, asked[at], logged[at])),
-        None if asked.len() > logged.len() => Some(format!("an effect is missing: expected {:?}", asked[logged.len()])),
-        None if logged.len() > asked.len() => Some(format!("nobody asked for this effect: {:?}", logged[asked.len()])),
+        Some(at) => {
+            Some(format!("effect {}: expected {}, got {}", at + 1, effect_text(&asked[at]), effect_text(&logged[at])))
+        }
+        None if asked.len() > logged.len() => {
+            Some(format!("an effect is missing: expected {}", effect_text(&asked[logged.len()])))
+        }
+        None if logged.len() > asked.len() => {
+            Some(format!("nobody asked for this effect: {}", effect_text(&logged[asked.len()])))
+        }
         None => None,
     }
+}
+
+/// An effect as a log has it; blocks stand under the numbers that they have here.
+fn effect_text(effect: &Effect) -> String {
+    shorten(&serde_json::to_string(effect).unwrap_or_default())
 }
 
 /// The operation that an event is.
