@@ -7,6 +7,7 @@
 //! Locks are taken in this order: prefill engine, decode engine, link, log.
 #![forbid(unsafe_code)]
 
+mod asked;
 pub mod conform;
 mod engine;
 mod events;
