@@ -13,20 +13,26 @@
 //! Merging is one look-up for each step whose target was not known before. The dearer the system's own steps are beside
 //! that, the more threads can be kept busy.
 
+mod column;
 mod expand;
 mod fingerprint;
+mod frontier;
+mod key;
 mod options;
 mod outcome;
 mod visited;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
 use std::thread;
 
 pub use options::{Options, WantedProperties};
 pub use outcome::{Counts, Limit, MissProbability, Outcome, Progress, Verdict};
 
-pub(crate) use fingerprint::fingerprint;
+use column::Column;
+use fingerprint::digest;
+use frontier::Frontier;
+use key::Key;
 
 use crate::liveness::{self, SystemGraph};
 use crate::system::{Marks, System};
@@ -34,8 +40,6 @@ use crate::trace::{self, Path, Trace};
 use expand::{Broken, Candidate, Expander, Expansion, Target};
 use visited::{Entry, STATES_MAX, Visited};
 
-/// States that are expanded and merged together. Part of the results of a search that stops early, hence fixed.
-const CHUNK_STATES: usize = 64;
 /// Chunks given to each worker at a time: enough to be worth a new thread, few enough to bound what waits for merging.
 const CHUNKS_PER_WORKER: usize = 16;
 /// The parent of an initial state, whose action position is its place among the initial states.
@@ -53,9 +57,11 @@ pub fn explore<S: System>(system: &S, options: &Options) -> Outcome<S::Action> {
 
 /// As [`explore`], and calls `progress` before each level and after each chunk, on the calling thread.
 pub fn explore_with<S: System>(system: &S, options: &Options, progress: &dyn Fn(&Progress)) -> Outcome<S::Action> {
-    let mut search = Search::new(system, options, progress);
-    let end = search.run();
-    search.into_outcome(end)
+    if S::ENCODES_A_WORD {
+        Search::<S, u64>::new(system, options, progress).outcome()
+    } else {
+        Search::<S, u128>::new(system, options, progress).outcome()
+    }
 }
 
 /// Why a search ended before it saw everything.
@@ -64,13 +70,13 @@ enum Stop {
     AtFirst,
 }
 
-struct Search<'a, S: System> {
+struct Search<'a, S: System, K> {
     system: &'a S,
     options: &'a Options,
     progress: &'a dyn Fn(&Progress),
-    visited: Visited,
-    parents: Vec<u32>,
-    positions: Vec<u16>,
+    visited: Visited<K>,
+    parents: Column<u32>,
+    positions: Column<u16>,
     graph: SystemGraph,
     broken: BTreeMap<&'static str, Broken>,
     marks: Marks,
@@ -80,15 +86,28 @@ struct Search<'a, S: System> {
     merged: Vec<u32>,
 }
 
-impl<'a, S: System> Search<'a, S> {
+/// States that are expanded together, in order.
+type Chunk<S> = Vec<<S as System>::State>;
+
+/// A chunk that a worker has expanded.
+struct Expanded<S: System, K> {
+    /// Its place in its batch.
+    place: usize,
+    worker: usize,
+    /// Of use for their storage.
+    states: Chunk<S>,
+    expansion: Expansion<K, S::State>,
+}
+
+impl<'a, S: System, K: Key> Search<'a, S, K> {
     fn new(system: &'a S, options: &'a Options, progress: &'a dyn Fn(&Progress)) -> Self {
         Self {
             system,
             options,
             progress,
             visited: Visited::new(options.exact),
-            parents: Vec::new(),
-            positions: Vec::new(),
+            parents: Column::default(),
+            positions: Column::default(),
             graph: SystemGraph::default(),
             broken: BTreeMap::new(),
             marks: Marks::default(),
@@ -101,82 +120,105 @@ impl<'a, S: System> Search<'a, S> {
     fn run(&mut self) -> Result<(), Stop> {
         let mut frontier = self.start()?;
         let mut first = 0;
-        while !frontier.is_empty() {
-            let mut next = Vec::new();
-            self.expand_level(first, &frontier, &mut next)?;
-            first += frontier.len() as u32;
-            frontier = next;
-            self.counts.depth += u64::from(!frontier.is_empty());
+        let (system, options) = (self.system, self.options);
+        let mut workers: Vec<_> = (0..options.threads.max(1)).map(|_| Expander::new(system, options)).collect();
+        while frontier.len() > 0 {
+            let states = frontier.len();
+            frontier = self.expand_level(&mut workers, first, frontier)?;
+            first += states as u32;
+            self.counts.depth += u64::from(frontier.len() > 0);
         }
         Ok(())
     }
 
     /// The distinct initial states.
-    fn start(&mut self) -> Result<Vec<S::State>, Stop> {
-        let mut frontier = Vec::new();
+    fn start(&mut self) -> Result<Frontier<S::State>, Stop> {
+        let mut frontier = Frontier::default();
         let mut encoding = Vec::new();
         for (position, state) in self.system.initial().into_iter().enumerate() {
             encoding.clear();
             self.system.encode(&state, &mut encoding);
             let candidate = Candidate {
-                fingerprint: fingerprint(&encoding),
+                key: K::of(&encoding),
                 parent: NO_PARENT,
                 position: u16::try_from(position).expect("at most 65,536 initial states"),
                 state,
                 encoding_end: 0,
             };
-            self.admit(candidate, &encoding, &mut frontier)?;
+            self.admit(candidate, &encoding, &mut frontier, &mut Vec::new())?;
         }
         Ok(frontier)
     }
 
-    fn expand_level(&mut self, first: u32, frontier: &[S::State], next: &mut Vec<S::State>) -> Result<(), Stop> {
-        self.report(frontier.len());
-        let mut expander = Expander::new(self.system, self.options);
-        let batch_states = self.options.threads.max(1) * CHUNKS_PER_WORKER * CHUNK_STATES;
-        let mut expanded = 0;
-        for batch in frontier.chunks(batch_states) {
-            let chunk_count = batch.len().div_ceil(CHUNK_STATES);
-            let workers = self.options.threads.min(chunk_count / 2);
-            if workers > 1 {
-                let expansions = self.expand_batch(workers, first + expanded as u32, batch);
-                for (chunk, expansion) in batch.chunks(CHUNK_STATES).zip(expansions) {
-                    expanded += chunk.len();
-                    self.merge(expansion, next)?;
-                    self.report(frontier.len() - expanded);
-                }
-            } else {
-                for chunk in batch.chunks(CHUNK_STATES) {
-                    let expansion = expander.expand(&self.visited, first + expanded as u32, chunk);
-                    expanded += chunk.len();
-                    self.merge(expansion, next)?;
-                    self.report(frontier.len() - expanded);
+    /// Expands a level; gives the next one.
+    fn expand_level(
+        &mut self,
+        workers: &mut [Expander<'a, S, K>],
+        mut first: u32,
+        frontier: Frontier<S::State>,
+    ) -> Result<Frontier<S::State>, Stop> {
+        let mut left = frontier.len();
+        self.report(left);
+        let mut next = Frontier::default();
+        let mut chunks = frontier.into_chunks();
+        loop {
+            let batch: Vec<Chunk<S>> = chunks.by_ref().take(workers.len() * CHUNKS_PER_WORKER).collect();
+            if batch.is_empty() {
+                return Ok(next);
+            }
+            // Two chunks each make it worth a thread. One worker merges each chunk while its steps are in the cache.
+            let busy = workers.len().min(batch.len() / 2);
+            let together = if busy > 1 { batch.len() } else { 1 };
+            let mut batch = batch.into_iter();
+            while batch.len() > 0 {
+                let some: Vec<Chunk<S>> = batch.by_ref().take(together).collect();
+                for done in self.expand_batch(&mut workers[..busy.max(1)], first, some) {
+                    let states = done.states.len();
+                    let mut spare = done.states;
+                    self.merge(done.expansion, &mut next, &mut spare)?;
+                    workers[done.worker].recycle(spare);
+                    left -= states;
+                    first += states as u32;
+                    self.report(left);
                 }
             }
         }
-        Ok(())
     }
 
-    /// Expands all chunks of `batch`, on `workers` threads, in any order, and gives them back in their own order.
-    fn expand_batch(&self, workers: usize, first: u32, batch: &[S::State]) -> Vec<Expansion<S::State>> {
-        let (system, options, visited) = (self.system, self.options, &self.visited);
-        let unclaimed = AtomicUsize::new(0);
-        let work = || {
-            let mut expander = Expander::new(system, options);
-            let mut mine = Vec::new();
-            loop {
-                let chunk = unclaimed.fetch_add(1, Ordering::Relaxed);
-                let Some(states) = batch.chunks(CHUNK_STATES).nth(chunk) else {
-                    return mine;
-                };
-                let first = first + (chunk * CHUNK_STATES) as u32;
-                mine.push((chunk, expander.expand(visited, first, states)));
-            }
+    /// Expands all chunks of `batch`, on as many threads as there are workers, in any order, and gives them back in their
+    /// own order.
+    fn expand_batch(
+        &self,
+        workers: &mut [Expander<'a, S, K>],
+        first: u32,
+        batch: Vec<Chunk<S>>,
+    ) -> Vec<Expanded<S, K>> {
+        let visited = &self.visited;
+        let unclaimed = Mutex::new((first, batch.into_iter().enumerate()));
+        let claim = || {
+            let mut unclaimed = unclaimed.lock().expect("nobody panics while holding it");
+            let (place, states) = unclaimed.1.next()?;
+            let first = unclaimed.0;
+            unclaimed.0 += states.len() as u32;
+            Some((place, first, states))
         };
+        let work = |worker: usize, expander: &mut Expander<'a, S, K>| {
+            let mut mine = Vec::new();
+            while let Some((place, first, mut states)) = claim() {
+                let expansion = expander.expand(visited, first, &mut states);
+                mine.push(Expanded { place, worker, states, expansion });
+            }
+            mine
+        };
+        let (one, others) = workers.split_first_mut().expect("there is at least one worker");
+        if others.is_empty() {
+            return work(0, one);
+        }
         let mut all = Vec::new();
         thread::scope(|scope| {
-            let others: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
-            all = work();
+            let spawn = |(at, expander)| scope.spawn(move || work(at + 1, expander));
+            let others: Vec<_> = others.iter_mut().enumerate().map(spawn).collect();
+            all = work(0, one);
             for other in others {
                 match other.join() {
                     Ok(more) => all.extend(more),
@@ -184,12 +226,18 @@ impl<'a, S: System> Search<'a, S> {
                 }
             }
         });
-        all.sort_unstable_by_key(|&(chunk, _)| chunk);
-        all.into_iter().map(|(_, expansion)| expansion).collect()
+        all.sort_unstable_by_key(|expanded| expanded.place);
+        all
     }
 
-    /// Numbers what is new in `expansion` and takes over the rest. Must be called in the order of the chunks.
-    fn merge(&mut self, mut expansion: Expansion<S::State>, next: &mut Vec<S::State>) -> Result<(), Stop> {
+    /// Numbers what is new in `expansion` and takes over the rest; states that are not new go to `spare`. Must be called
+    /// in the order of the chunks.
+    fn merge(
+        &mut self,
+        mut expansion: Expansion<K, S::State>,
+        next: &mut Frontier<S::State>,
+        spare: &mut Vec<S::State>,
+    ) -> Result<(), Stop> {
         self.counts.transitions += expansion.transitions;
         self.counts.violating_steps += expansion.violating_steps;
         self.counts.done_states += expansion.done.iter().filter(|&&done| done).count() as u64;
@@ -200,9 +248,12 @@ impl<'a, S: System> Search<'a, S> {
         }
         self.merged.clear();
         let mut encoding_start = 0;
+        // As with look-ups: the waits for memory overlap.
+        let places = expansion.candidates.iter().map(|candidate| self.visited.first_slot(candidate.key));
+        std::hint::black_box(places.fold(0, |sum, slot| sum ^ slot));
         for candidate in expansion.candidates.drain(..) {
             let encoding_end = candidate.encoding_end;
-            let index = self.admit(candidate, &expansion.encodings[encoding_start..encoding_end], next)?;
+            let index = self.admit(candidate, &expansion.encodings[encoding_start..encoding_end], next, spare)?;
             encoding_start = encoding_end;
             self.merged.push(index);
         }
@@ -215,7 +266,7 @@ impl<'a, S: System> Search<'a, S> {
         self.account(0)
     }
 
-    fn merge_graph(&mut self, expansion: &Expansion<S::State>) -> Result<(), Stop> {
+    fn merge_graph(&mut self, expansion: &Expansion<K, S::State>) -> Result<(), Stop> {
         let mut start = 0;
         for (&end, &done) in expansion.row_ends.iter().zip(&expansion.done) {
             let row = expansion.targets[start..end].iter().map(|target| match *target {
@@ -235,14 +286,16 @@ impl<'a, S: System> Search<'a, S> {
     /// The number of a state, which is added to `next` if it is new.
     fn admit(
         &mut self,
-        candidate: Candidate<S::State>,
+        candidate: Candidate<K, S::State>,
         encoding: &[u8],
-        next: &mut Vec<S::State>,
+        next: &mut Frontier<S::State>,
+        spare: &mut Vec<S::State>,
     ) -> Result<u32, Stop> {
         // A full set may still know the state: then nothing is lost.
         let full = self.visited.len() as u64 >= self.options.states_max.min(STATES_MAX);
         if full || self.visited.bytes_for_one_more() > 0 {
-            if let Some(index) = self.visited.find(candidate.fingerprint, encoding) {
+            if let Some(index) = self.visited.find(candidate.key, encoding) {
+                spare.push(candidate.state);
                 return Ok(index);
             }
             if full {
@@ -250,8 +303,11 @@ impl<'a, S: System> Search<'a, S> {
             }
             self.account(self.visited.bytes_for_one_more())?;
         }
-        match self.visited.insert(candidate.fingerprint, encoding) {
-            Entry::Known(index) => Ok(index),
+        match self.visited.insert(candidate.key, encoding) {
+            Entry::Known(index) => {
+                spare.push(candidate.state);
+                Ok(index)
+            }
             Entry::New(index) => {
                 self.parents.push(candidate.parent);
                 self.positions.push(candidate.position);
@@ -265,8 +321,8 @@ impl<'a, S: System> Search<'a, S> {
     /// Notes what the tables take now, and stops if that and `more` bytes are too much. Counts what is filled and not
     /// what is reserved: that much does not depend on an allocator.
     fn account(&mut self, more: u64) -> Result<(), Stop> {
-        let parents = size_of_val(&self.parents[..]) + size_of_val(&self.positions[..]);
-        let bytes = self.visited.bytes() + parents as u64 + self.graph.bytes();
+        let parents = self.parents.bytes() + self.positions.bytes();
+        let bytes = self.visited.bytes() + parents + self.graph.bytes();
         if bytes + more > self.options.table_bytes_max {
             return Err(Stop::Ran(Limit::Memory));
         }
@@ -283,7 +339,8 @@ impl<'a, S: System> Search<'a, S> {
         });
     }
 
-    fn into_outcome(mut self, end: Result<(), Stop>) -> Outcome<S::Action> {
+    fn outcome(mut self) -> Outcome<S::Action> {
+        let end = self.run();
         let fingerprint_collisions = self.visited.collisions();
         // Nothing is looked up from here on, and the judge of liveness needs the room.
         self.visited.close();
@@ -310,7 +367,7 @@ impl<'a, S: System> Search<'a, S> {
             traces,
             counts: self.counts,
             marks: self.marks,
-            miss: match self.options.exact {
+            miss: match self.options.exact || K::EXACT {
                 true => MissProbability::Zero,
                 false => MissProbability::of_fingerprints(self.counts.states),
             },
@@ -349,8 +406,9 @@ impl<'a, S: System> Search<'a, S> {
             let (mut steps, mut state) = trace::walk(self.system, &path);
             let loop_from = finding.is_loop.then_some(steps.len());
             for &index in &finding.tail {
-                let target = self.visited.fingerprints()[index as usize];
-                steps.push(trace::follow(self.system, &mut state, target, |found| {
+                let target = self.visited.keys().at(index);
+                let is_target = |encoding: &[u8]| K::of(encoding) == target;
+                steps.push(trace::follow(self.system, &mut state, is_target, |found| {
                     !self.options.ends_at(self.system, &found.violations)
                 }));
             }
@@ -368,7 +426,7 @@ impl<'a, S: System> Search<'a, S> {
     /// The numbers of the states on the way to `index`, from an initial state on.
     fn indices_to(&self, index: u32) -> Vec<u32> {
         let mut indices: Vec<u32> = std::iter::successors(Some(index), |&index| {
-            let parent = self.parents[index as usize];
+            let parent = self.parents.at(index);
             (parent != NO_PARENT).then_some(parent)
         })
         .collect();
@@ -377,7 +435,7 @@ impl<'a, S: System> Search<'a, S> {
     }
 
     fn path_to(&self, index: u32) -> Path {
-        let mut positions = self.indices_to(index).into_iter().map(|index| self.positions[index as usize]);
+        let mut positions = self.indices_to(index).into_iter().map(|index| self.positions.at(index));
         Path {
             initial: positions.next().map(usize::from).expect("a way to a state holds the state itself"),
             positions: positions.collect(),
@@ -385,15 +443,8 @@ impl<'a, S: System> Search<'a, S> {
     }
 
     fn digest(&self) -> u128 {
-        let mut digest = 0u128;
-        let mut bytes = [0; 38];
-        for (index, fingerprint) in self.visited.fingerprints().iter().enumerate() {
-            bytes[..16].copy_from_slice(&digest.to_le_bytes());
-            bytes[16..32].copy_from_slice(&fingerprint.to_le_bytes());
-            bytes[32..36].copy_from_slice(&self.parents[index].to_le_bytes());
-            bytes[36..].copy_from_slice(&self.positions[index].to_le_bytes());
-            digest = self::fingerprint(&bytes);
-        }
-        digest
+        let origins = self.parents.iter().zip(self.positions.iter());
+        let origins = origins.map(|(parent, position)| u128::from(parent) << 16 | u128::from(position));
+        digest(self.visited.keys().iter().zip(origins).flat_map(|(key, origin)| [key.wide(), origin]))
     }
 }

@@ -23,12 +23,12 @@ pub struct Violation {
     pub detail: String,
 }
 
-/// What one step showed beside the new state.
+/// What steps showed beside the new state. The explorer hands one to many steps: each adds what it found.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Properties that this step broke.
+    /// Properties that the step broke.
     pub violations: Vec<Violation>,
-    /// Marks reached by this step: a set of small numbers that only the system gives a meaning to (a covered cell of a
+    /// Marks reached: a set of small numbers that only the system gives a meaning to (a covered cell of a
     /// transition table, a rule that held something back). The explorer unites them over the whole search.
     pub marks: Marks,
 }
@@ -71,6 +71,10 @@ impl Marks {
 pub trait System: Sync {
     /// One whole state.
     type State: Clone + Send + Sync;
+    /// Whether every state [encodes](System::encode) to exactly 8 bytes. Then the search keeps the encodings themselves in
+    /// place of fingerprints: it is exact, and takes less memory.
+    const ENCODES_A_WORD: bool = false;
+
     /// One action. Its order breaks ties between equally short traces.
     type Action: Clone + Eq + Ord + Hash + Debug + Display + Send + Sync;
 

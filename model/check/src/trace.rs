@@ -2,7 +2,6 @@
 
 use std::fmt::{Debug, Display};
 
-use crate::explore::fingerprint;
 use crate::system::{Class, Found, System, Violation};
 
 /// A way to break a property.
@@ -94,14 +93,14 @@ pub(crate) fn walk<S: System>(system: &S, path: &Path) -> (Vec<S::Action>, S::St
     (steps, state)
 }
 
-/// Takes the first System action of `state` that leads to a state with the fingerprint `target`.
+/// Takes the first System action of `state` that leads to a state whose encoding `is_target`.
 ///
 /// The search stores which states follow, not by which action: `state` may be another concrete form of the state that
 /// was expanded, in which the same successor hides behind another action. `allowed` refuses steps for what they break.
 pub(crate) fn follow<S: System>(
     system: &S,
     state: &mut S::State,
-    target: u128,
+    is_target: impl Fn(&[u8]) -> bool,
     allowed: impl Fn(&Found) -> bool,
 ) -> S::Action {
     let mut enabled = Vec::new();
@@ -116,7 +115,7 @@ pub(crate) fn follow<S: System>(
         system.step(&mut next, &action, &mut found);
         encoding.clear();
         system.encode(&next, &mut encoding);
-        if fingerprint(&encoding) == target && allowed(&found) {
+        if is_target(&encoding) && allowed(&found) {
             *state = next;
             return action;
         }

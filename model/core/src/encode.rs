@@ -54,13 +54,32 @@ impl Renamer {
         self.place
     }
 
+    /// Takes over the names that a part gave which was encoded on its own. What it named first is taken as it is; of what
+    /// is named here already, `out` gets the number that each name of the part has.
+    pub fn adopt(&mut self, part: &Renamer, out: &mut Vec<u8>) {
+        for (at, table) in part.tables.iter().enumerate().filter(|(_, table)| !table.is_empty()) {
+            if self.table(at).is_empty() {
+                self.table(at).extend_from_slice(table);
+            } else {
+                out.extend(table.iter().map(|&raw| self.number_in(at, raw)));
+            }
+        }
+    }
+
     fn number(&mut self, space: Space, raw: u64) -> u8 {
         let place = if matches!(space, Space::Room) { 0 } else { usize::from(self.place) };
-        let at = place * SPACES + space as usize;
+        self.number_in(place * SPACES + space as usize, raw)
+    }
+
+    fn table(&mut self, at: usize) -> &mut Vec<u64> {
         if self.tables.len() <= at {
             self.tables.resize_with(at + 1, Vec::new);
         }
-        let table = &mut self.tables[at];
+        &mut self.tables[at]
+    }
+
+    fn number_in(&mut self, at: usize, raw: u64) -> u8 {
+        let table = self.table(at);
         let position = table.iter().position(|&known| known == raw).unwrap_or_else(|| {
             table.push(raw);
             table.len() - 1

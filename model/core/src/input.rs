@@ -5,7 +5,7 @@ use crate::ids::{BlockHash, PeerLife, RequestId, Room, StepId, TransferId};
 use crate::ids::{MetadataSlot, Part};
 
 /// One input. Slices are borrowed: handling an input allocates nothing in steady state.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input<'a> {
     /// A client or router hands over a request.
     Submit(Submit<'a>),
@@ -87,7 +87,7 @@ pub enum Input<'a> {
 }
 
 /// A request as it is handed over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submit<'a> {
     /// The client's name for it.
     pub request: RequestId,

@@ -207,11 +207,11 @@ impl<P: Protocol> Driven<P> {
 
     fn delivered(&mut self, engine: u8, life: PeerLife, message: &kvweft_core::Message) -> Result<(), NotAllowed> {
         let link = &mut self.world.links[usize::from(engine)];
-        if link.front() == Some(message) && message.life == life {
+        if link.front().is_some_and(|front| **front == *message) && message.life == life {
             link.pop_front();
             return Ok(());
         }
-        let there = link.contains(message);
+        let there = link.iter().any(|other| **other == *message);
         not_allowed(if there { "another message was sent before it" } else { "no such message is under way" })
     }
 

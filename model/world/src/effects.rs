@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use kvweft_core::{Effect, Ending, Input, MoveKind, Role, RunStep, Stream, Tier};
+use kvweft_core::{CopyOp, Effect, Ending, Input, LayerWait, MoveKind, Role, RunStep, Stream, Tier};
 use kvweft_trace::Content;
 
 use crate::config::Machine;
 use crate::engine::{NicRun, newer};
+use crate::kept::Order;
 use crate::memory::Owner;
-use crate::ops::{CopyRun, Op, RecordRun, StepRun, copy_micros, record_micros, step_micros, stream_index};
+use crate::ops::{CopyRun, Micro, Op, RecordRun, StepRun, stream_index};
 use crate::properties;
 use crate::protocol::Protocol;
 use crate::world::{Found, LogEntry, World};
@@ -17,37 +18,44 @@ impl<P: Protocol> World<P> {
     /// One input, then all its effects.
     pub(crate) fn input(&mut self, machine: &Machine, engine: u8, input: Input<'_>, found: &mut Found) {
         let manager = &mut self.engines[usize::from(engine)].manager;
-        if let Err(rejected) = manager.handle(input) {
-            found.note(|| LogEntry::Rejected(rejected));
-            return;
-        }
-        // Drained before anything is done about them: a poll hands in further inputs.
-        let mut effects = Vec::new();
-        while let Some(effect) = self.engines[usize::from(engine)].manager.poll_effect() {
-            effects.push(effect);
-        }
+        let orders = match manager.handle(machine, usize::from(engine), input, &mut found.touched) {
+            Ok(orders) => orders,
+            Err(rejected) => return found.note(|| LogEntry::Rejected(rejected)),
+        };
+        // A poll hands in further inputs, behind all of these.
         let mut polls = Vec::new();
-        for effect in effects {
-            found.note(|| LogEntry::Effect(engine, effect.clone()));
-            if let (Effect::Poll(timer), false) = (&effect, machine.driven) {
+        for order in &*orders {
+            found.note(|| LogEntry::Effect(engine, order.effect()));
+            if let (Order::Other(Effect::Poll(timer)), false) = (order, machine.driven) {
                 polls.push(*timer);
             } else {
-                self.effect(machine, engine, effect, found);
+                self.order(machine, engine, order, found);
             }
         }
         let front = &self.engines[usize::from(engine)];
-        properties::accounts_balance::check(&front.manager, &front.memory, found);
+        properties::accounts_balance::check(front.manager.accounts().as_ref(), &front.memory, found);
         for timer in polls {
             self.poll(machine, engine, timer, found);
         }
     }
 
-    fn effect(&mut self, machine: &Machine, engine: u8, effect: Effect, found: &mut Found) {
+    fn order(&mut self, machine: &Machine, engine: u8, order: &Order, found: &mut Found) {
         let e = usize::from(engine);
-        match effect {
-            Effect::Copy(op) => self.queue_copy(machine, e, op),
-            Effect::Send(op) => self.engines[e].nic.push(NicRun { op: Arc::new(op), done: 0, seen: Vec::new() }),
-            Effect::RunStep(op) => self.queue_step(machine, e, op),
+        match order {
+            Order::Copy(op, micros, apart) => self.queue_copy(e, op, micros, apart.as_ref()),
+            Order::Send(op) => self.engines[e].nic.push(NicRun { op: Arc::clone(op), done: 0, seen: Vec::new() }),
+            Order::Step(op, micros) => self.queue_step(e, op, micros),
+            Order::Message(message) => {
+                let link = if machine.engines[e].role == Role::Decode { 0 } else { 1 };
+                self.links[link].push_back(Arc::clone(message));
+            }
+            Order::Other(effect) => self.effect(machine, engine, effect, found),
+        }
+    }
+
+    fn effect(&mut self, machine: &Machine, engine: u8, effect: &Effect, found: &mut Found) {
+        let e = usize::from(engine);
+        match *effect {
             Effect::Answer(answer) => {
                 let request = answer.request.0 as usize;
                 properties::reports_name_their_life::check(&self.clients[request], engine, answer, found);
@@ -61,19 +69,24 @@ impl<P: Protocol> World<P> {
                     client.finished = answer.ending == Ending::Finished;
                 }
             }
-            Effect::Message(message) => {
-                let link = if machine.engines[e].role == Role::Decode { 0 } else { 1 };
-                self.links[link].push_back(message);
-            }
-            Effect::Move(moved) => self.moved(machine, e, &moved, found),
-            Effect::Wake(wake) => self.woken(machine, e, &wake, found),
+            Effect::Move(ref moved) => self.moved(machine, e, moved, found),
+            Effect::Wake(ref wake) => self.woken(machine, e, wake, found),
             Effect::Arm(timer) => self.timers.push((engine, timer)),
             Effect::Disarm(timer) => self.timers.retain(|&known| known != (engine, timer)),
             Effect::Poll(_) | Effect::Collective(_) => {}
+            Effect::Copy(_) | Effect::Send(_) | Effect::RunStep(_) | Effect::Message(_) => {
+                unreachable!("these are orders of their own")
+            }
         }
     }
 
-    fn queue_copy(&mut self, machine: &Machine, engine: usize, op: kvweft_core::CopyOp) {
+    fn queue_copy(
+        &mut self,
+        engine: usize,
+        op: &Arc<CopyOp>,
+        micros: &Arc<[Micro]>,
+        apart: Option<&Arc<[Micro]>>,
+    ) {
         if let Some(record) = op.record {
             let state = &mut self.engines[engine].events[usize::from(record.slot.0)];
             if state.queued.is_none_or(|queued| newer(record.generation, queued)) {
@@ -81,35 +94,34 @@ impl<P: Protocol> World<P> {
             }
             state.flags.iter_mut().for_each(|flag| *flag = false);
         }
-        let op = Arc::new(op);
-        let layers = machine.engines[engine].layers;
-        if op.record_on != op.stream {
-            let micros = record_micros(&op, layers).into();
-            let record = Op::Record(RecordRun { op: Arc::clone(&op), micros });
-            self.engines[engine].streams[stream_index(op.record_on)].push_back(record);
+        let streams = &mut self.engines[engine].streams;
+        if let Some(micros) = apart {
+            let record = Op::Record(RecordRun { op: Arc::clone(op), micros: Arc::clone(micros) });
+            streams[stream_index(op.record_on)].push_back(record);
         }
-        let micros = copy_micros(&op, layers, machine.grain).into();
-        let stream = stream_index(op.stream);
-        self.engines[engine].streams[stream].push_back(Op::Copy(CopyRun { op, micros, done: 0, seen: Vec::new() }));
+        let run = CopyRun { op: Arc::clone(op), micros: Arc::clone(micros), done: 0, seen: Vec::new() };
+        streams[stream_index(op.stream)].push_back(Op::Copy(run));
     }
 
     /// As on CUDA, a wait on an event that was never recorded is met at once: only waits whose records are queued stay.
-    fn queue_step(&mut self, machine: &Machine, engine: usize, mut op: RunStep) {
-        let events = &self.engines[engine].events;
-        for item in &mut op.items {
-            item.waits.retain(|wait| {
-                let queued = events[usize::from(wait.slot.0)].queued;
-                match wait.generation {
-                    Some(generation) => queued.is_some_and(|queued| !newer(generation, queued)),
-                    None => queued.is_some(),
-                }
-            });
+    fn queue_step(&mut self, engine: usize, op: &Arc<RunStep>, micros: &Arc<[Micro]>) {
+        let engine = &mut self.engines[engine];
+        let stays = |wait: &LayerWait| {
+            let queued = engine.events[usize::from(wait.slot.0)].queued;
+            match wait.generation {
+                Some(generation) => queued.is_some_and(|queued| !newer(generation, queued)),
+                None => queued.is_some(),
+            }
+        };
+        let mut op = Arc::clone(op);
+        if !op.items.iter().flat_map(|item| &item.waits).all(stays) {
+            let items = &mut Arc::make_mut(&mut op).items;
+            items.iter_mut().for_each(|item| item.waits.retain(stays));
         }
         let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
-        self.engines[engine].launched.push((op.step, ends));
-        let micros = step_micros(&op, &machine.engines[engine], machine.grain).into();
-        let run = StepRun { op: Arc::new(op), micros, done: 0 };
-        self.engines[engine].streams[stream_index(Stream::Forward)].push_back(Op::Step(run));
+        engine.launched.push((op.step, ends));
+        let run = StepRun { op, micros: Arc::clone(micros), done: 0 };
+        engine.streams[stream_index(Stream::Forward)].push_back(Op::Step(run));
     }
 
     fn moved(&mut self, machine: &Machine, engine: usize, moved: &kvweft_core::Move, found: &mut Found) {

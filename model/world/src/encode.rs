@@ -150,7 +150,7 @@ fn streams<P>(engine: &Engine<P>, names: &mut Renamer, out: &mut Vec<u8>) {
     }
     for (step, items) in &engine.launched {
         out.push(names.step(*step));
-        for (request, tokens) in items {
+        for (request, tokens) in &**items {
             out.extend([*request as u8, *tokens as u8]);
         }
     }

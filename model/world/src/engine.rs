@@ -8,6 +8,7 @@ use kvweft_core::{
 };
 use kvweft_trace::Content;
 
+use crate::kept::Kept;
 use crate::memory::Memory;
 use crate::ops::Op;
 
@@ -55,7 +56,7 @@ crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, memory
 /// One engine.
 #[derive(Debug)]
 pub(crate) struct Engine<P> {
-    pub(crate) manager: P,
+    pub(crate) manager: Kept<P>,
     pub(crate) streams: [VecDeque<Op>; 3],
     pub(crate) nic: Vec<NicRun>,
     pub(crate) reports: [VecDeque<Report>; SOURCES],
@@ -64,7 +65,7 @@ pub(crate) struct Engine<P> {
     /// The room that each metadata row names.
     pub(crate) metadata: Vec<Option<Room>>,
     /// End positions of the items of launched steps: request, life, tokens when done.
-    pub(crate) launched: Vec<(StepId, Vec<(u32, u32)>)>,
+    pub(crate) launched: Vec<(StepId, Arc<[(u32, u32)]>)>,
 }
 
 impl<P> Engine<P> {

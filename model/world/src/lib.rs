@@ -14,6 +14,7 @@ mod driven;
 mod effects;
 mod encode;
 mod engine;
+mod kept;
 mod memory;
 mod nic;
 mod observe;

@@ -1,6 +1,7 @@
 //! The state of a world, and its actions.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use kvweft_core::{
     BlockHash, Effect, Input, Message, Outcome, Part, RequestId, Role, Room, RuleSet, Submit, Timer, Touched,
@@ -9,6 +10,7 @@ use kvweft_core::{
 use crate::actions::Action;
 use crate::config::Machine;
 use crate::engine::{Engine, EventSlotState, Report, SOURCES};
+use crate::kept::Kept;
 use crate::memory::Memory;
 use crate::properties::Violation;
 use crate::protocol::Protocol;
@@ -50,7 +52,7 @@ crate::reuse::clone_in_place!(World<P> { engines, links, clients, timers, left, 
 pub struct World<P> {
     pub(crate) engines: Vec<Engine<P>>,
     /// Control messages under way: towards prefill, towards decode.
-    pub(crate) links: [VecDeque<Message>; 2],
+    pub(crate) links: [VecDeque<Arc<Message>>; 2],
     pub(crate) clients: Vec<Client>,
     pub(crate) timers: Vec<(u8, Timer)>,
     pub(crate) left: Left,
@@ -111,7 +113,7 @@ impl<P: Protocol> World<P> {
     pub fn new(machine: &Machine, managers: Vec<P>) -> World<P> {
         assert_eq!(managers.len(), machine.engines.len(), "one manager an engine");
         let engines = managers.into_iter().zip(&machine.engines).map(|(manager, config)| Engine {
-            manager,
+            manager: Kept::new(manager),
             streams: [VecDeque::new(), VecDeque::new(), VecDeque::new()],
             nic: Vec::new(),
             reports: std::array::from_fn::<_, SOURCES, _>(|_| VecDeque::new()),
@@ -207,10 +209,6 @@ impl<P: Protocol> World<P> {
                 self.fail_part(machine, usize::from(at));
             }
         }
-        for engine in &mut self.engines {
-            let touched = engine.manager.take_touched();
-            merge(&mut found.touched, &touched);
-        }
         self.note_holds(&mut found.held);
     }
 
@@ -269,9 +267,9 @@ impl<P: Protocol> World<P> {
             Report::Step(step) => {
                 let launched = &mut self.engines[usize::from(engine)].launched;
                 let position = launched.iter().position(|(known, _)| *known == step);
-                let items = position.map(|at| launched.remove(at).1).unwrap_or_default();
+                let items = position.map(|at| launched.remove(at).1);
                 self.input(machine, engine, Input::StepDone { step }, found);
-                for (request, tokens) in items {
+                for &(request, tokens) in items.as_deref().unwrap_or_default() {
                     self.end_answer(machine, engine, request, tokens, found);
                 }
             }
@@ -327,12 +325,4 @@ impl<P: Protocol> World<P> {
 
 fn mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
-}
-
-fn merge(into: &mut Touched, from: &Touched) {
-    into.held = into.held.union(from.held);
-    into.slot_cells |= from.slot_cells;
-    for (a, b) in into.request_cells.iter_mut().zip(&from.request_cells) {
-        *a |= b;
-    }
 }

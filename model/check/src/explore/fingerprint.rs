@@ -8,7 +8,7 @@
 const SECRETS: [u64; 4] = [0x2d35_8dcc_aa6c_78a5, 0x8bb8_4b93_962e_acc9, 0x4b33_a62e_d433_d4a3, 0x4d5a_2da5_1de1_aa47];
 
 /// The fingerprint of `bytes`. Blocks are read little-endian; the length is part of the value.
-pub(crate) fn fingerprint(bytes: &[u8]) -> u128 {
+pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
     let mut lanes = Lanes { a: SECRETS[0] ^ bytes.len() as u64, b: SECRETS[1] };
     let (blocks, rest) = bytes.as_chunks::<16>();
     for block in blocks {
@@ -19,6 +19,13 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u128 {
         last[..rest.len()].copy_from_slice(rest);
         lanes.absorb(u128::from_le_bytes(last));
     }
+    lanes.finish()
+}
+
+/// A hash over words in order.
+pub(super) fn digest(words: impl Iterator<Item = u128>) -> u128 {
+    let mut lanes = Lanes { a: SECRETS[0], b: SECRETS[1] };
+    words.for_each(|word| lanes.absorb(word));
     lanes.finish()
 }
 

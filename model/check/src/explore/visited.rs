@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use super::column::Column;
+use super::key::Key;
+
 /// A free slot. Its index part is the largest number that fits, which is never given out: the table grows first.
 const EMPTY: u32 = u32::MAX;
 /// log2 of the number of slots at the start.
@@ -17,15 +20,15 @@ const fn slots_filled_max(bits: u32) -> usize {
     (1usize << bits) / 4 * 3
 }
 
-/// An open-addressing table over fingerprints (and, for an exact search, whole encodings).
+/// An open-addressing table over keys (and, for an exact search, whole encodings).
 ///
 /// A slot is four bytes: the state's index in the low bits, and in the bits that an index of this table size does not
-/// need, a tag from the fingerprint, so that a probe past a stranger almost never has to fetch the stranger's
-/// fingerprint. Fingerprints lie densely by index; growing the table rereads them in order and needs no second copy.
-pub(super) struct Visited {
+/// need, a tag from the key, so that a probe past a stranger almost never has to fetch the stranger's key. Keys lie densely by
+/// index; growing the table gives the old slots up first, then rereads the keys in order, and needs no second copy.
+pub(super) struct Visited<K> {
     slots: Vec<u32>,
     bits: u32,
-    fingerprints: Vec<u128>,
+    keys: Column<K>,
     encodings: Option<Encodings>,
     collisions: u64,
 }
@@ -44,29 +47,35 @@ pub(super) enum Entry {
     New(u32),
 }
 
-impl Visited {
-    /// An empty set; `exact` keeps and compares whole encodings.
+impl<K: Key> Visited<K> {
+    /// An empty set; `exact` keeps and compares whole encodings, unless keys are as good.
     pub(super) fn new(exact: bool) -> Self {
         Self {
             slots: vec![EMPTY; 1 << BITS_AT_START],
             bits: BITS_AT_START,
-            fingerprints: Vec::new(),
-            encodings: exact.then(Encodings::default),
+            keys: Column::default(),
+            encodings: (exact && !K::EXACT).then(Encodings::default),
             collisions: 0,
         }
     }
 
     /// How many states are in the set.
     pub(super) fn len(&self) -> usize {
-        self.fingerprints.len()
+        self.keys.len()
     }
 
-    /// The fingerprints of all states, by index.
-    pub(super) fn fingerprints(&self) -> &[u128] {
-        &self.fingerprints
+    /// The keys of all states, by index.
+    pub(super) fn keys(&self) -> &Column<K> {
+        &self.keys
     }
 
-    /// In an exact search, how many states were added although a state with the same fingerprint was there.
+    /// The slot where a key's search begins: reading those of many keys first lets the waits for memory overlap.
+    #[inline]
+    pub(super) fn first_slot(&self, key: K) -> u32 {
+        self.slots[home(key, self.bits)]
+    }
+
+    /// In an exact search, how many states were added although a state with the same key was there.
     pub(super) fn collisions(&self) -> u64 {
         self.collisions
     }
@@ -74,7 +83,7 @@ impl Visited {
     /// Bytes in use.
     pub(super) fn bytes(&self) -> u64 {
         let exact = self.encodings.as_ref().map_or(0, |all| all.bytes.len() + size_of_val(&all.ends[..]));
-        (size_of_val(&self.slots[..]) + size_of_val(&self.fingerprints[..]) + exact) as u64
+        (size_of_val(&self.slots[..]) + exact) as u64 + self.keys.bytes()
     }
 
     /// How many bytes more the table will take in order to hold one more state: zero, unless it must grow.
@@ -83,25 +92,25 @@ impl Visited {
     }
 
     /// The index of a state; `encoding` is read in an exact search only.
-    pub(super) fn find(&self, fingerprint: u128, encoding: &[u8]) -> Option<u32> {
-        self.probe(fingerprint, encoding).ok()
+    pub(super) fn find(&self, key: K, encoding: &[u8]) -> Option<u32> {
+        self.probe(key, encoding).ok()
     }
 
     /// Adds a state unless it is known. The caller keeps the number of states within [`STATES_MAX`].
-    pub(super) fn insert(&mut self, fingerprint: u128, encoding: &[u8]) -> Entry {
+    pub(super) fn insert(&mut self, key: K, encoding: &[u8]) -> Entry {
         if self.len() >= slots_filled_max(self.bits) {
             self.grow();
         }
-        let slot = match self.probe(fingerprint, encoding) {
+        let slot = match self.probe(key, encoding) {
             Ok(index) => return Entry::Known(index),
             Err(slot) => slot,
         };
-        if self.encodings.is_some() && self.has_fingerprint(fingerprint) {
+        if self.encodings.is_some() && self.has_key(key) {
             self.collisions += 1;
         }
-        let index = self.fingerprints.len() as u32;
-        self.slots[slot] = tag(fingerprint, self.bits) | index;
-        self.fingerprints.push(fingerprint);
+        let index = self.keys.len() as u32;
+        self.slots[slot] = tag(key, self.bits) | index;
+        self.keys.push(key);
         if let Some(all) = &mut self.encodings {
             all.bytes.extend_from_slice(encoding);
             all.ends.push(all.bytes.len() as u64);
@@ -109,34 +118,32 @@ impl Visited {
         Entry::New(index)
     }
 
-    /// Gives up the slots, when nothing more will be looked up or added; fingerprints stay.
+    /// Gives up the slots, when nothing more will be looked up or added; keys stay.
     pub(super) fn close(&mut self) {
         self.slots = Vec::new();
         self.encodings = None;
     }
 
     /// The index of the state, or the free slot where it belongs.
-    fn probe(&self, fingerprint: u128, encoding: &[u8]) -> Result<u32, usize> {
-        self.probe_with(fingerprint, |index| {
-            self.encodings.as_ref().is_none_or(|all| all.bytes[all.range(index)] == *encoding)
-        })
+    fn probe(&self, key: K, encoding: &[u8]) -> Result<u32, usize> {
+        self.probe_with(key, |index| self.encodings.as_ref().is_none_or(|all| all.bytes[all.range(index)] == *encoding))
     }
 
-    fn has_fingerprint(&self, fingerprint: u128) -> bool {
-        self.probe_with(fingerprint, |_| true).is_ok()
+    fn has_key(&self, key: K) -> bool {
+        self.probe_with(key, |_| true).is_ok()
     }
 
-    fn probe_with(&self, fingerprint: u128, same: impl Fn(usize) -> bool) -> Result<u32, usize> {
+    fn probe_with(&self, key: K, same: impl Fn(usize) -> bool) -> Result<u32, usize> {
         let mask = index_mask(self.bits);
-        let tag = tag(fingerprint, self.bits);
-        let mut at = home(fingerprint, self.bits);
+        let tag = tag(key, self.bits);
+        let mut at = home(key, self.bits);
         loop {
             let slot = self.slots[at];
             if slot == EMPTY {
                 return Err(at);
             }
             let index = slot & mask;
-            if slot & !mask == tag && self.fingerprints[index as usize] == fingerprint && same(index as usize) {
+            if slot & !mask == tag && self.keys.at(index) == key && same(index as usize) {
                 return Ok(index);
             }
             at = (at + 1) & mask as usize;
@@ -147,15 +154,15 @@ impl Visited {
         assert!(self.bits < BITS_MAX, "the table holds {STATES_MAX} states at most");
         self.bits += 1;
         let mask = index_mask(self.bits) as usize;
-        // The old slots go first: the fingerprints alone say where everything belongs.
+        // The old slots go first: the keys alone say where everything belongs.
         self.slots = Vec::new();
         self.slots = vec![EMPTY; 1 << self.bits];
-        for (index, &fingerprint) in self.fingerprints.iter().enumerate() {
-            let mut at = home(fingerprint, self.bits);
+        for (index, key) in self.keys.iter().enumerate() {
+            let mut at = home(key, self.bits);
             while self.slots[at] != EMPTY {
                 at = (at + 1) & mask;
             }
-            self.slots[at] = tag(fingerprint, self.bits) | index as u32;
+            self.slots[at] = tag(key, self.bits) | index as u32;
         }
     }
 }
@@ -171,14 +178,16 @@ fn index_mask(bits: u32) -> u32 {
     (1 << bits) - 1
 }
 
-/// The slot where probing starts: the top bits of the lower half.
-fn home(fingerprint: u128, bits: u32) -> usize {
-    (fingerprint as u64 >> (64 - bits)) as usize
+/// The slot where probing starts.
+#[inline]
+fn home<K: Key>(key: K, bits: u32) -> usize {
+    (key.place() >> (64 - bits)) as usize
 }
 
-/// Bits of the upper half, at the places that an index leaves free.
-fn tag(fingerprint: u128, bits: u32) -> u32 {
-    (fingerprint >> 64) as u32 & !index_mask(bits)
+/// Bits of the key, at the places that an index leaves free.
+#[inline]
+fn tag<K: Key>(key: K, bits: u32) -> u32 {
+    key.tag() & !index_mask(bits)
 }
 
 #[cfg(test)]
@@ -188,7 +197,7 @@ mod tests {
 
     #[test]
     fn every_state_keeps_its_index_while_the_table_grows() {
-        let mut visited = Visited::new(false);
+        let mut visited = Visited::<u128>::new(false);
         for number in 0..100_000u32 {
             let key = fingerprint(&number.to_le_bytes());
             assert!(matches!(visited.insert(key, &[]), Entry::New(index) if index == number));
@@ -202,21 +211,21 @@ mod tests {
 
     #[test]
     fn an_exact_table_tells_apart_what_fingerprints_confuse() {
-        let mut visited = Visited::new(true);
+        let mut visited = Visited::<u128>::new(true);
         assert!(matches!(visited.insert(5, b"one"), Entry::New(0)));
         assert!(matches!(visited.insert(5, b"two"), Entry::New(1)));
         assert!(matches!(visited.insert(5, b"two"), Entry::Known(1)));
         assert_eq!(visited.find(5, b"one"), Some(0));
         assert_eq!(visited.collisions(), 1);
 
-        let mut visited = Visited::new(false);
+        let mut visited = Visited::<u128>::new(false);
         assert!(matches!(visited.insert(5, b"one"), Entry::New(0)));
         assert!(matches!(visited.insert(5, b"two"), Entry::Known(0)));
     }
 
     #[test]
     fn fingerprints_that_share_their_home_and_tag_are_still_told_apart() {
-        let mut visited = Visited::new(false);
+        let mut visited = Visited::<u128>::new(false);
         for number in 0..5_000u32 {
             // Differs only in bits that neither the home slot nor the tag looks at.
             assert!(matches!(visited.insert(u128::from(number), &[]), Entry::New(index) if index == number));

@@ -172,6 +172,17 @@ pub struct Touched {
     pub slot_cells: u32,
 }
 
+impl Touched {
+    /// Adds all of `other`.
+    pub fn unite(&mut self, other: &Touched) {
+        self.held = self.held.union(other.held);
+        self.slot_cells |= other.slot_cells;
+        for (a, b) in self.request_cells.iter_mut().zip(&other.request_cells) {
+            *a |= b;
+        }
+    }
+}
+
 /// How the pages and records of a manager add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accounts {
