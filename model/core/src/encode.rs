@@ -102,6 +102,15 @@ impl Renamer {
         self.number(space, u64::from(page.0))
     }
 
+    /// The page that has a number.
+    ///
+    /// # Panics
+    /// If no page of the tier has it yet.
+    pub fn numbered(&self, tier: Tier, number: usize) -> PageId {
+        let space = if tier == Tier::DEVICE { Space::DevicePage } else { Space::HostPage };
+        PageId(self.tables[usize::from(self.place) * SPACES + space as usize][number] as u32)
+    }
+
     /// The number of a transfer.
     pub fn transfer(&mut self, id: TransferId) -> u8 {
         self.number(Space::Transfer, u64::from(id.serial))

@@ -293,7 +293,7 @@ impl<P: Protocol> Driven<P> {
             return Err(NotAllowed { why: waits_for, owed_to: Some(hold.owed_to) });
         }
         let (stream, micros) = (*stream, micros.clone());
-        self.world.run_micros(&self.machine, engine, stream, &micros, found);
+        self.world.run_micros(&self.machine, engine, stream, micros.len(), found);
         if let Operation::Record { engine, transfer, layer: Some(layer) } = wanted {
             self.recorded.push((engine, transfer, layer));
         }

@@ -80,13 +80,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    fn queue_copy(
-        &mut self,
-        engine: usize,
-        op: &Arc<CopyOp>,
-        micros: &Arc<[Micro]>,
-        apart: Option<&Arc<[Micro]>>,
-    ) {
+    fn queue_copy(&mut self, engine: usize, op: &Arc<CopyOp>, micros: &Arc<[Micro]>, apart: Option<&Arc<[Micro]>>) {
         if let Some(record) = op.record {
             let state = &mut self.engines[engine].events[usize::from(record.slot.0)];
             if state.queued.is_none_or(|queued| newer(record.generation, queued)) {

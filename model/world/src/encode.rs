@@ -205,21 +205,26 @@ fn nic(run: &NicRun, names: &mut Renamer, out: &mut Vec<u8>) {
 fn memory<P>(engine: &Engine<P>, names: &mut Renamer, out: &mut Vec<u8>) {
     for (t, pages) in engine.memory.tiers.iter().enumerate() {
         let tier = Tier(t as u8);
-        let mut order: Vec<(u8, u32)> =
-            (0..pages.pages.len() as u32).map(|page| (names.page(tier, PageId(page)), page)).collect();
-        order.sort_unstable();
-        for (_, at) in order {
-            let page = &pages.pages[at as usize];
-            let block = BlockRef { group: kvweft_core::Group(0), tier, page: PageId(at), generation: page.generation };
+        let count = pages.pages.len();
+        for page in 0..count as u32 {
+            names.page(tier, PageId(page));
+        }
+        for number in 0..count {
+            let id = names.numbered(tier, number);
+            let page = &pages.pages[id.0 as usize];
+            let block = BlockRef { group: kvweft_core::Group(0), tier, page: id, generation: page.generation };
             names.block(block, out);
             out.push(match page.owner {
                 Owner::Free => 0,
                 Owner::Taken => 1,
                 Owner::Draining => 2,
             });
-            for cell in pages.cells(at as usize) {
+            let cells = pages.cells(id.0 as usize);
+            let start = out.len();
+            out.resize(start + 2 * cells.len(), 0);
+            for (cell, bytes) in cells.iter().zip(out[start..].chunks_exact_mut(2)) {
                 let code = cell.content.code();
-                out.extend([code as u8, (code >> 8) as u8 | cell.writers << 2 | cell.readers << 5]);
+                bytes.copy_from_slice(&[code as u8, (code >> 8) as u8 | cell.writers << 2 | cell.readers << 5]);
             }
         }
     }

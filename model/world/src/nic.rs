@@ -44,8 +44,8 @@ impl<P: Protocol> World<P> {
         let piece = &pieces[usize::from(run.done) / 2];
         if run.done.is_multiple_of(2) {
             for &(part, layer, ref pairs) in piece {
-                let pairs = run.op.pairs[pairs.clone()].to_vec();
-                self.begin_move(machine, (0, 1), &pairs, part, layer, &mut run.seen, found);
+                let NicRun { op, seen, .. } = &mut run;
+                self.begin_move(machine, (0, 1), &op.pairs[pairs.clone()], part, layer, seen, found);
             }
         } else {
             self.end_piece(machine, &run, piece, found);
@@ -62,9 +62,9 @@ impl<P: Protocol> World<P> {
     fn end_piece(&mut self, machine: &Machine, run: &NicRun, piece: &Piece, found: &mut Found) {
         let mut seen = run.seen.as_slice();
         for &(part, layer, ref pairs) in piece {
-            let pairs = run.op.pairs[pairs.clone()].to_vec();
+            let pairs = &run.op.pairs[pairs.clone()];
             let (now, rest) = seen.split_at(pairs.len().min(seen.len()));
-            self.end_move(machine, (0, 1), &pairs, part, layer, now, found);
+            self.end_move(machine, (0, 1), pairs, part, layer, now, found);
             seen = rest;
         }
     }

@@ -111,7 +111,7 @@ impl<P: Protocol> World<P> {
         if let (Op::Step(run), true) = (op, next.is_empty()) {
             return vec![Operation::Nothing { engine, step: run.op.step }];
         }
-        next.into_iter().map(|micro| operation(op, micro, engine)).collect()
+        next.iter().map(|&micro| operation(op, micro, engine)).collect()
     }
 }
 

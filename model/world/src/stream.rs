@@ -63,47 +63,43 @@ impl<P: Protocol> World<P> {
     }
 
     /// The small operations that the head of a stream does next.
-    pub(crate) fn next_micros(&self, machine: &Machine, engine: usize, stream: usize) -> Vec<Micro> {
-        let Some(op) = self.engines[engine].streams[stream].front() else { return Vec::new() };
+    pub(crate) fn next_micros(&self, machine: &Machine, engine: usize, stream: usize) -> &[Micro] {
+        let Some(op) = self.engines[engine].streams[stream].front() else { return &[] };
         let micros = op.micros();
-        let mut next: Vec<Micro> = Vec::new();
-        for &micro in &micros[usize::from(op.done()).min(micros.len())..] {
-            if let Some(&before) = next.last()
-                && !joins(before, micro, Self::fenced(op, micro), machine.grain)
-            {
-                break;
-            }
-            next.push(micro);
-        }
-        next
+        let left = &micros[usize::from(op.done()).min(micros.len())..];
+        let apart = |pair: &[Micro]| !joins(pair[0], pair[1], Self::fenced(op, pair[1]), machine.grain);
+        let end = left.windows(2).position(apart).map_or(left.len(), |at| at + 1);
+        &left[..end]
     }
 
     pub(crate) fn run_stream(&mut self, machine: &Machine, engine: usize, stream: usize, found: &mut Found) {
-        let next = self.next_micros(machine, engine, stream);
-        self.run_micros(machine, engine, stream, &next, found);
+        let count = self.next_micros(machine, engine, stream).len();
+        self.run_micros(machine, engine, stream, count, found);
     }
 
-    /// Runs small operations of the head of a stream, which must be the next ones.
+    /// Runs the next `count` small operations of the head of a stream.
     pub(crate) fn run_micros(
         &mut self,
         machine: &Machine,
         engine: usize,
         stream: usize,
-        next: &[Micro],
+        count: usize,
         found: &mut Found,
     ) {
         let mut op = self.engines[engine].streams[stream].pop_front().expect("enabled");
-        for &micro in next {
+        let first = usize::from(op.done());
+        for at in first..first + count {
+            let micro = op.micros()[at];
             self.run_micro(machine, engine, &mut op, micro, found);
         }
         let total = op.micros().len();
         let done = match &mut op {
             Op::Copy(run) => {
-                run.done += next.len() as u16;
+                run.done += count as u16;
                 usize::from(run.done)
             }
             Op::Step(run) => {
-                run.done += next.len() as u16;
+                run.done += count as u16;
                 usize::from(run.done)
             }
             Op::Record(_) => total,
