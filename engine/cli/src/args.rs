@@ -83,6 +83,12 @@ pub(crate) struct Check {
     /// Write every counterexample to this folder, as a trace and drawn as lanes.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Keep checkpoints in this folder, one file a search, and go on from those that are there.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints of a search, at least.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "checkpoint")]
+    pub(crate) checkpoint_every: u32,
     /// How results are written.
     #[arg(long, default_value = "text")]
     pub(crate) format: Format,

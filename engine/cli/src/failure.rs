@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use kvweft_check::explore::CheckpointError;
 use kvweft_check::scenario::{Errors, nearest};
 use kvweft_core::{RULES, UnknownRule};
 use kvweft_world::PROPERTIES;
@@ -21,7 +22,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Scenario(String),
     #[error(
-        "error: two scenarios are called `{0}`, and --out names its files after them\nhelp: rename one file, or check them one after the other"
+        "error: two scenarios are called `{0}`, and --out and --checkpoint name files after them\nhelp: rename one file, or check them one after the other"
     )]
     SameName(String),
     #[error("error: no built-in scenario and no file is called `{name}`{}\nhelp: `kvweft list scenarios` names the built-in ones", meant(.nearest))]
@@ -32,6 +33,8 @@ pub(crate) enum Failure {
     Rule { text: String, why: String },
     #[error("error: --{option}: {why}")]
     Option { option: String, why: String },
+    #[error("error: {0}")]
+    Checkpoint(CheckpointError),
     #[error("error: {0}")]
     Run(String),
     #[error("error: --only: {0}")]

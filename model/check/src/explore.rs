@@ -13,6 +13,7 @@
 //! Merging is one look-up for each step whose target was not known before. The dearer the system's own steps are beside
 //! that, the more threads can be kept busy.
 
+mod checkpoint;
 mod column;
 mod expand;
 mod fingerprint;
@@ -20,15 +21,21 @@ mod frontier;
 mod key;
 mod options;
 mod outcome;
+mod resume;
 mod visited;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread;
 
+pub use checkpoint::{Checkpoint, CheckpointError};
 pub use options::{Options, WantedProperties};
 pub use outcome::{Counts, Limit, MissProbability, Outcome, Progress, Verdict};
 
+pub(crate) use checkpoint::{Loader, Saver};
+pub(crate) use fingerprint::fingerprint;
+
+use checkpoint::Keeper;
 use column::Column;
 use fingerprint::digest;
 use frontier::Frontier;
@@ -57,10 +64,43 @@ pub fn explore<S: System>(system: &S, options: &Options) -> Outcome<S::Action> {
 
 /// As [`explore`], and calls `progress` before each level and after each chunk, on the calling thread.
 pub fn explore_with<S: System>(system: &S, options: &Options, progress: &dyn Fn(&Progress)) -> Outcome<S::Action> {
+    start(system, options, progress, None).unwrap_or_else(|_| unreachable!("only checkpoints fail"))
+}
+
+/// As [`explore_with`], and keeps a checkpoint: goes on from it if it is there, writes it from time to time between two
+/// levels, and at the end. The outcome is that of one run without. Threads and limits may differ from run to run, and a
+/// search that ran into a limit goes on from its last checkpoint if there is more room now.
+///
+/// # Errors
+///
+/// If the checkpoint cannot be read or written, or is not one of this search.
+pub fn explore_from<S: System>(
+    system: &S,
+    options: &Options,
+    progress: &dyn Fn(&Progress),
+    checkpoint: &Checkpoint,
+) -> Result<Outcome<S::Action>, CheckpointError> {
+    // What decides which states there are and what is noted about them; threads and limits do not.
+    let Options { exact, want, stop_at_first, liveness, expand_violating, .. } = options;
+    let options_too = format!(
+        "{}; word {}, exact {exact}, want {want:?}, stop at first {stop_at_first}, liveness {liveness}, expand violating \
+         {expand_violating}",
+        checkpoint.identity,
+        S::ENCODES_A_WORD
+    );
+    start(system, options, progress, Some(&Checkpoint { identity: options_too, ..checkpoint.clone() }))
+}
+
+fn start<S: System>(
+    system: &S,
+    options: &Options,
+    progress: &dyn Fn(&Progress),
+    checkpoint: Option<&Checkpoint>,
+) -> Result<Outcome<S::Action>, CheckpointError> {
     if S::ENCODES_A_WORD {
-        Search::<S, u64>::new(system, options, progress).outcome()
+        Search::<S, u64>::new(system, options, progress).outcome(checkpoint)
     } else {
-        Search::<S, u128>::new(system, options, progress).outcome()
+        Search::<S, u128>::new(system, options, progress).outcome(checkpoint)
     }
 }
 
@@ -68,6 +108,7 @@ pub fn explore_with<S: System>(system: &S, options: &Options, progress: &dyn Fn(
 enum Stop {
     Ran(Limit),
     AtFirst,
+    Failed(CheckpointError),
 }
 
 struct Search<'a, S: System, K> {
@@ -117,9 +158,13 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
         }
     }
 
-    fn run(&mut self) -> Result<(), Stop> {
-        let mut frontier = self.start()?;
-        let mut first = 0;
+    fn run(&mut self, checkpoint: Option<&Checkpoint>) -> Result<(), Stop> {
+        let mut keeper = checkpoint.map(Keeper::new);
+        let resumed = checkpoint.map(|checkpoint| self.resume(checkpoint)).transpose().map_err(Stop::Failed)?.flatten();
+        let (mut first, mut frontier) = match resumed {
+            Some(resumed) => resumed,
+            None => (0, self.start()?),
+        };
         let (system, options) = (self.system, self.options);
         let mut workers: Vec<_> = (0..options.threads.max(1)).map(|_| Expander::new(system, options)).collect();
         while frontier.len() > 0 {
@@ -127,6 +172,11 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
             frontier = self.expand_level(&mut workers, first, frontier)?;
             first += states as u32;
             self.counts.depth += u64::from(frontier.len() > 0);
+            if let Some(keeper) = &mut keeper
+                && (keeper.is_due() || frontier.len() == 0)
+            {
+                keeper.write(|to| self.save(first, to)).map_err(Stop::Failed)?;
+            }
         }
         Ok(())
     }
@@ -336,11 +386,15 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
             transitions: self.counts.transitions,
             frontier: frontier as u64,
             depth: self.counts.depth,
+            table_bytes: self.table_bytes,
         });
     }
 
-    fn outcome(mut self) -> Outcome<S::Action> {
-        let end = self.run();
+    fn outcome(mut self, checkpoint: Option<&Checkpoint>) -> Result<Outcome<S::Action>, CheckpointError> {
+        let end = match self.run(checkpoint) {
+            Err(Stop::Failed(error)) => return Err(error),
+            end => end,
+        };
         let fingerprint_collisions = self.visited.collisions();
         // Nothing is looked up from here on, and the judge of liveness needs the room.
         self.visited.close();
@@ -355,12 +409,12 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
         let verdict = match end {
             _ if !traces.is_empty() => Verdict::Violated,
             Err(Stop::Ran(ran_out_of)) => Verdict::Inconclusive { ran_out_of },
-            Err(Stop::AtFirst) => {
+            Err(Stop::AtFirst | Stop::Failed(_)) => {
                 unreachable!("the search stops at a broken property, which has a trace")
             }
             Ok(()) => Verdict::Holds,
         };
-        Outcome {
+        Ok(Outcome {
             verdict,
             exhausted: end.is_ok(),
             liveness_judged,
@@ -374,7 +428,7 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
             fingerprint_collisions,
             table_bytes: self.table_bytes,
             digest: self.digest(),
-        }
+        })
     }
 
     fn safety_traces(&self) -> Vec<Trace<S::Action>> {

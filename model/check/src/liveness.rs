@@ -15,8 +15,9 @@
 mod cycle;
 
 use std::collections::BTreeSet;
+use std::io;
 
-use crate::explore::{Limit, WantedProperties};
+use crate::explore::{Limit, Loader, Saver, WantedProperties};
 use crate::system::{System, Violation};
 
 /// The property that a cycle of System actions breaks.
@@ -131,6 +132,34 @@ impl SystemGraph {
             self.owed_sets.len() - 1
         });
         self.stuck.push((state, set as OwedSet));
+    }
+
+    /// Writes all of it to a checkpoint.
+    pub(crate) fn save(&self, to: &mut Saver) -> io::Result<()> {
+        to.list(self.targets.iter().copied())?;
+        to.list(self.ends.iter().copied())?;
+        to.list(self.done.0.iter().copied())?;
+        to.list(self.stuck.iter().map(|&(state, set)| u64::from(state) << 32 | u64::from(set)))?;
+        to.put(self.owed_sets.len() as u64)?;
+        for set in &self.owed_sets {
+            to.put(set.len() as u64)?;
+            set.iter().try_for_each(|property| to.text(property))?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`SystemGraph::save`] wrote.
+    pub(crate) fn load(from: &mut Loader) -> io::Result<Self> {
+        let mut graph = Self::default();
+        from.list(|target| graph.targets.push(target))?;
+        from.list(|end| graph.ends.push(end))?;
+        from.list(|word| graph.done.0.push(word))?;
+        from.list(|pair: u64| graph.stuck.push(((pair >> 32) as u32, pair as OwedSet)))?;
+        for _ in 0..from.take::<u64>()? {
+            let count: u64 = from.take()?;
+            graph.owed_sets.push((0..count).map(|_| from.name()).collect::<io::Result<_>>()?);
+        }
+        Ok(graph)
     }
 
     /// Bytes in use.

@@ -56,6 +56,16 @@ impl Marks {
         self.0[mark / 64] & (1 << (mark % 64)) != 0
     }
 
+    /// All of it, 64 marks a word.
+    pub(crate) fn words(&self) -> &[u64; 16] {
+        &self.0
+    }
+
+    /// What [`Marks::words`] gave.
+    pub(crate) fn of_words(words: [u64; 16]) -> Self {
+        Self(words)
+    }
+
     /// Adds all of `other`.
     pub fn unite(&mut self, other: &Marks) {
         for (a, b) in self.0.iter_mut().zip(&other.0) {

@@ -1,11 +1,17 @@
 //! What the explorer says of a scenario: as written, with all rules on, and which rules are to blame.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use kvweft_core::{Manager, RuleSet};
 use kvweft_trace::TraceFile;
 use kvweft_world::Action;
 
 use crate::build::{CacheSystem, build_with, scenario_drops};
-use crate::explore::{Options, Outcome, Progress, Verdict, WantedProperties, explore_with};
+use crate::explore::{
+    Checkpoint, CheckpointError, Options, Outcome, Progress, Verdict, WantedProperties, explore_from, explore_with,
+    fingerprint,
+};
 use crate::record::{Origin, record};
 use crate::scenario::{self, Scenario};
 use crate::trace::Trace;
@@ -63,26 +69,49 @@ impl Report {
     }
 }
 
+/// Where the searches of scenarios keep their checkpoints.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    /// A folder that is there; each search has a file in it.
+    pub folder: PathBuf,
+    /// The least time between two checkpoints of a search.
+    pub every: Duration,
+}
+
 /// Checks one scenario.
 pub fn check(scenario: &Scenario, settings: &Settings, progress: &dyn Fn(&Progress)) -> Report {
+    check_from(scenario, settings, progress, None).unwrap_or_else(|_| unreachable!("only checkpoints fail"))
+}
+
+/// As [`check`], and each search goes on from its checkpoint, if there is one, and keeps one.
+///
+/// # Errors
+/// If a checkpoint cannot be read or written, or is not of the search that is run.
+pub fn check_from(
+    scenario: &Scenario,
+    settings: &Settings,
+    progress: &dyn Fn(&Progress),
+    checkpoints: Option<&Checkpoints>,
+) -> Result<Report, CheckpointError> {
     let (drops, set) = match &settings.drop {
         Some((texts, set)) => (texts.clone(), *set),
         None => (scenario.drop.iter().map(ToString::to_string).collect(), scenario_drops(scenario)),
     };
-    let run = Run { scenario, settings, progress };
-    let as_written = run.explore(set);
+    let run = Run { scenario, settings, progress, checkpoints };
+    let as_written = run.explore(&drops, set)?;
     let again = settings.drop.is_none() && !set.is_empty();
-    let all_rules = again.then(|| run.explore(RuleSet::EMPTY));
-    let causes = run.causes(&drops, set, &as_written);
+    let all_rules = again.then(|| run.explore(&[], RuleSet::EMPTY)).transpose()?;
+    let causes = run.causes(&drops, set, &as_written)?;
     let mut report = Report { drops, as_written, all_rules, causes, unexpected: Vec::new() };
     report.unexpected = unexpected(scenario, settings, &report);
-    report
+    Ok(report)
 }
 
 struct Run<'a> {
     scenario: &'a Scenario,
     settings: &'a Settings,
     progress: &'a dyn Fn(&Progress),
+    checkpoints: Option<&'a Checkpoints>,
 }
 
 impl Run<'_> {
@@ -90,14 +119,36 @@ impl Run<'_> {
         build_with(self.scenario, drops, self.settings.grain, kvweft_core::AllocationOrder::Ascending)
     }
 
-    fn explore(&self, drops: RuleSet) -> Outcome<Action> {
+    fn explore(&self, drops: &[String], set: RuleSet) -> Result<Outcome<Action>, CheckpointError> {
         let mut options = self.settings.explore.clone();
         options.states_max = options.states_max.min(self.scenario.states_max);
         let listed = self.settings.only.as_ref().unwrap_or(&self.scenario.properties);
         if !listed.is_empty() {
             options.want = WantedProperties::Listed(listed.clone());
         }
-        explore_with(&self.system(drops), &options, self.progress)
+        let system = self.system(set);
+        match self.checkpoints {
+            None => Ok(explore_with(&system, &options, self.progress)),
+            Some(checkpoints) => explore_from(&system, &options, self.progress, &self.checkpoint(checkpoints, drops)),
+        }
+    }
+
+    fn checkpoint(&self, checkpoints: &Checkpoints, drops: &[String]) -> Checkpoint {
+        let dropped = if drops.is_empty() { "all-rules".to_owned() } else { drops.join("+") };
+        let (name, digest) = (&self.scenario.name, self.scenario.digest());
+        let mut file = format!("{name}.{dropped}");
+        if file.len() > FILE_NAME_MAX {
+            file = format!("{name}.{:032x}", fingerprint(dropped.as_bytes()));
+        }
+        Checkpoint {
+            path: checkpoints.folder.join(file + ".checkpoint"),
+            identity: format!(
+                "kvweft {}, scenario {name} {digest}, dropped {dropped}, grain {:?}",
+                env!("CARGO_PKG_VERSION"),
+                self.settings.grain
+            ),
+            every: checkpoints.every,
+        }
     }
 
     fn cause(&self, drops: &[String], set: RuleSet, trace: &Trace<Action>) -> Cause {
@@ -108,11 +159,11 @@ impl Run<'_> {
     }
 
     /// Single rules first; then pairs and more, for properties that no smaller set breaks.
-    fn causes(&self, drops: &[String], set: RuleSet, whole: &Outcome<Action>) -> Vec<Cause> {
+    fn causes(&self, drops: &[String], set: RuleSet, whole: &Outcome<Action>) -> Result<Vec<Cause>, CheckpointError> {
         let mut causes = Vec::new();
         if drops.len() <= 1 {
             causes.extend(whole.traces.iter().map(|trace| self.cause(drops, set, trace)));
-            return causes;
+            return Ok(causes);
         }
         let mut unexplained: Vec<&str> = whole.traces.iter().map(|trace| trace.violation.property).collect();
         // Many rules have too many subsets: then singles and the whole set.
@@ -125,7 +176,7 @@ impl Run<'_> {
                 }
                 let texts: Vec<String> = subset.iter().map(|&at| drops[at].clone()).collect();
                 let set = crate::build::dropped(texts.iter().map(String::as_str)).expect("looked up before");
-                let found = if size == drops.len() { whole.clone() } else { self.explore(set) };
+                let found = if size == drops.len() { whole.clone() } else { self.explore(&texts, set)? };
                 for trace in &found.traces {
                     if size == 1 || unexplained.contains(&trace.violation.property) {
                         causes.push(self.cause(&texts, set, trace));
@@ -135,9 +186,12 @@ impl Run<'_> {
             }
             unexplained.retain(|property| !explained.contains(property));
         }
-        causes
+        Ok(causes)
     }
 }
+
+/// Letters of the name of a checkpoint, beyond which dropped rules are told apart by a hash.
+const FILE_NAME_MAX: usize = 200;
 
 /// Rules of which all subsets are tried.
 const SUBSETS_OF_MAX: usize = 6;

@@ -1,5 +1,6 @@
 //! `kvweft check`.
 
+use std::cell::Cell;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use kvweft_check::lanes;
 use kvweft_check::record::replay;
 use kvweft_check::scenario::{self, Scenario};
 use kvweft_check::system::Marks;
-use kvweft_check::verdict::{Cause, Report, Settings, check};
+use kvweft_check::verdict::{Cause, Checkpoints, Report, Settings, check_from};
 use kvweft_core::RuleSet;
 use kvweft_world::Action;
 
@@ -28,13 +29,15 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
         names_differ(&scenarios)?;
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
     }
+    let checkpoints = args.checkpoint.as_ref().map(|folder| checkpoints(folder, args, &scenarios)).transpose()?;
     let whole_suite = args.scenarios.is_empty() && args.tag.is_none();
     let started = Instant::now();
     let mut reports = Vec::new();
     let mut bench = Bench::default();
     for (at, scenario) in scenarios.iter().enumerate() {
-        let shown = Shown::new(at + 1, scenarios.len(), &scenario.name);
-        let report = check(scenario, &settings, &|progress| shown.show(progress));
+        let shown = Shown::new(at + 1, scenarios.len(), &scenario.name, args.max_memory);
+        let report = check_from(scenario, &settings, &|progress| shown.show(progress), checkpoints.as_ref());
+        let report = report.map_err(Failure::Checkpoint)?;
         shown.clear();
         bench.add(&report);
         if let Some(folder) = &args.out {
@@ -51,7 +54,13 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     Ok(exit_code(&reports, coverage.as_ref()))
 }
 
-/// Files of counterexamples are named after their scenario: two of one name would overwrite each other's.
+fn checkpoints(folder: &Path, args: &args::Check, scenarios: &[Scenario]) -> Result<Checkpoints, Failure> {
+    names_differ(scenarios)?;
+    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
+    Ok(Checkpoints { folder: folder.to_owned(), every: Duration::from_secs(args.checkpoint_every.into()) })
+}
+
+/// Files of counterexamples and checkpoints are named after their scenario: two of one name would overwrite each other's.
 fn names_differ(scenarios: &[Scenario]) -> Result<(), Failure> {
     let mut names: Vec<&str> = scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
     names.sort_unstable();
@@ -284,26 +293,49 @@ struct Shown {
     bar: Option<ProgressBar>,
     name: String,
     begun: Instant,
+    bytes_max: u64,
+    /// When something was last said where nobody watches a bar.
+    said: Cell<Instant>,
 }
 
+/// How often a long search says how far it is, where nobody watches a bar.
+const SAID_EVERY: Duration = Duration::from_secs(30);
+
 impl Shown {
-    fn new(at: usize, of: usize, name: &str) -> Shown {
+    fn new(at: usize, of: usize, name: &str, bytes_max: u64) -> Shown {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("the template is fixed"));
             bar
         });
-        Shown { bar, name: format!("[{at}/{of}] {name}"), begun: Instant::now() }
+        let begun = Instant::now();
+        Shown { bar, name: format!("[{at}/{of}] {name}"), begun, bytes_max, said: Cell::new(begun) }
     }
 
     fn show(&self, progress: &Progress) {
-        let Some(bar) = &self.bar else { return };
-        let rate = progress.states as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
-        bar.set_message(format!(
-            "{}  {} states, {rate:.0}/s, frontier {}, depth {}",
-            self.name, progress.states, progress.frontier, progress.depth
-        ));
-        bar.tick();
+        let text = || {
+            let rate = progress.states as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
+            format!(
+                "{}  {} states, {rate:.0}/s, frontier {}, depth {}, tables {} of {} MiB",
+                self.name,
+                progress.states,
+                progress.frontier,
+                progress.depth,
+                progress.table_bytes >> 20,
+                self.bytes_max >> 20
+            )
+        };
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(text());
+                bar.tick();
+            }
+            None if self.said.get().elapsed() >= SAID_EVERY => {
+                output::note(&text());
+                self.said.set(Instant::now());
+            }
+            None => {}
+        }
     }
 
     fn clear(&self) {

@@ -92,7 +92,7 @@ fn wrong_arguments_are_refused_with_what_was_meant() {
         ),
         (
             &["check", "handover", "handover", "--out", "out"],
-            "error: two scenarios are called `handover`, and --out names its files after them\n\
+            "error: two scenarios are called `handover`, and --out and --checkpoint name files after them\n\
              help: rename one file, or check them one after the other\n",
         ),
     ];

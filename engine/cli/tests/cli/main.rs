@@ -3,6 +3,7 @@
 mod bad_input;
 mod bad_traces;
 mod check;
+mod checkpoints;
 mod conform;
 mod determinism;
 mod docs;

@@ -33,8 +33,8 @@ impl<T: Copy> Column<T> {
         self.segments[index as usize / SEGMENT][index as usize % SEGMENT]
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = T> + '_ {
-        self.segments.iter().flatten().copied()
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = T> + '_ {
+        (0..self.len() as u32).map(|index| self.at(index))
     }
 
     /// Bytes in use.

@@ -8,7 +8,7 @@
 const SECRETS: [u64; 4] = [0x2d35_8dcc_aa6c_78a5, 0x8bb8_4b93_962e_acc9, 0x4b33_a62e_d433_d4a3, 0x4d5a_2da5_1de1_aa47];
 
 /// The fingerprint of `bytes`. Blocks are read little-endian; the length is part of the value.
-pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
+pub(crate) fn fingerprint(bytes: &[u8]) -> u128 {
     let mut lanes = Lanes { a: SECRETS[0] ^ bytes.len() as u64, b: SECRETS[1] };
     let (blocks, rest) = bytes.as_chunks::<16>();
     for block in blocks {
@@ -24,19 +24,26 @@ pub(super) fn fingerprint(bytes: &[u8]) -> u128 {
 
 /// A hash over words in order.
 pub(super) fn digest(words: impl Iterator<Item = u128>) -> u128 {
-    let mut lanes = Lanes { a: SECRETS[0], b: SECRETS[1] };
+    let mut lanes = Lanes::default();
     words.for_each(|word| lanes.absorb(word));
     lanes.finish()
 }
 
-struct Lanes {
+/// A hash under way.
+pub(super) struct Lanes {
     a: u64,
     b: u64,
 }
 
+impl Default for Lanes {
+    fn default() -> Self {
+        Self { a: SECRETS[0], b: SECRETS[1] }
+    }
+}
+
 impl Lanes {
     #[inline]
-    fn absorb(&mut self, block: u128) {
+    pub(super) fn absorb(&mut self, block: u128) {
         let (low, high) = (block as u64, (block >> 64) as u64);
         self.a = self.a.wrapping_add(fold(self.b ^ low, high ^ SECRETS[2]));
         self.b = self.b.wrapping_add(fold(self.a ^ high, low ^ SECRETS[3]));
@@ -44,7 +51,7 @@ impl Lanes {
 
     /// Two rounds without input, so that the last block is spread as well as the first.
     #[inline]
-    fn finish(mut self) -> u128 {
+    pub(super) fn finish(mut self) -> u128 {
         self.absorb(u128::from(SECRETS[0]) << 64 | u128::from(SECRETS[1]));
         self.absorb(u128::from(SECRETS[1]) << 64 | u128::from(SECRETS[0]));
         u128::from(self.a) << 64 | u128::from(self.b)

@@ -30,6 +30,13 @@ impl<State> Frontier<State> {
         }
     }
 
+    /// A level of these states.
+    pub(super) fn of(states: impl IntoIterator<Item = State>) -> Self {
+        let mut frontier = Self::default();
+        states.into_iter().for_each(|state| frontier.push(state));
+        frontier
+    }
+
     /// All chunks in order; all but the last are full.
     pub(super) fn into_chunks(self) -> impl Iterator<Item = Vec<State>> {
         self.chunks.into_iter()

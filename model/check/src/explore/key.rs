@@ -1,9 +1,10 @@
 //! What a state is known by: a fingerprint of its encoding, or the encoding itself where it is a word.
 
+use super::checkpoint::Word;
 use super::fingerprint::fingerprint;
 
 /// What stands for an encoding in the visited set.
-pub(crate) trait Key: Copy + Eq + Send + Sync {
+pub(crate) trait Key: Word + Eq + Send + Sync {
     /// Whether different encodings have different keys.
     const EXACT: bool;
 

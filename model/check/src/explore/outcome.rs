@@ -132,6 +132,8 @@ pub struct Progress {
     pub frontier: u64,
     /// The depth of the current level.
     pub depth: u64,
+    /// Bytes that the tables take.
+    pub table_bytes: u64,
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! The set of states seen, numbered in the order in which they were added.
 
+use std::io;
 use std::ops::Range;
 
+use super::checkpoint::{Loader, Saver};
 use super::column::Column;
 use super::key::Key;
 
@@ -118,6 +120,33 @@ impl<K: Key> Visited<K> {
         Entry::New(index)
     }
 
+    /// Writes all of it to a checkpoint, but for the slots, which follow from the keys.
+    pub(super) fn save(&self, to: &mut Saver) -> io::Result<()> {
+        to.put(self.collisions)?;
+        to.list(self.keys.iter())?;
+        if let Some(all) = &self.encodings {
+            to.list(all.bytes.iter().copied())?;
+            to.list(all.ends.iter().copied())?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`Visited::save`] wrote, for the same `exact`.
+    pub(super) fn load(exact: bool, from: &mut Loader) -> io::Result<Self> {
+        let mut visited = Self::new(exact);
+        visited.collisions = from.take()?;
+        from.list(|key| visited.keys.push(key))?;
+        if let Some(all) = &mut visited.encodings {
+            from.list(|byte| all.bytes.push(byte))?;
+            from.list(|end| all.ends.push(end))?;
+        }
+        while visited.len() > slots_filled_max(visited.bits) {
+            visited.bits += 1;
+        }
+        visited.fill_slots();
+        Ok(visited)
+    }
+
     /// Gives up the slots, when nothing more will be looked up or added; keys stay.
     pub(super) fn close(&mut self) {
         self.slots = Vec::new();
@@ -153,6 +182,11 @@ impl<K: Key> Visited<K> {
     fn grow(&mut self) {
         assert!(self.bits < BITS_MAX, "the table holds {STATES_MAX} states at most");
         self.bits += 1;
+        self.fill_slots();
+    }
+
+    /// Makes the slots anew from the keys.
+    fn fill_slots(&mut self) {
         let mask = index_mask(self.bits) as usize;
         // The old slots go first: the keys alone say where everything belongs.
         self.slots = Vec::new();

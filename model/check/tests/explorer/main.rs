@@ -1,5 +1,6 @@
 //! The explorer on small systems whose every state, trace and verdict is known.
 
+mod checkpoints;
 mod counts;
 mod graph;
 mod liveness;
@@ -8,3 +9,4 @@ mod safety;
 mod shrinking;
 mod threads;
 mod two_phase_commit;
+mod words;
