@@ -28,7 +28,8 @@ pub use outcome::{Counts, Limit, MissProbability, Outcome, Progress, Verdict};
 
 pub(crate) use fingerprint::fingerprint;
 
-use crate::liveness::{self, SystemGraph};
+use crate::liveness::fair::{self, FairLoop};
+use crate::liveness::{self, BitSet, Finding, SystemGraph};
 use crate::system::{Marks, System};
 use crate::trace::{self, Path, Trace};
 use expand::{Broken, Candidate, Expander, Expansion, Target};
@@ -340,29 +341,54 @@ impl<'a, S: System> Search<'a, S> {
     fn judge_liveness(&mut self) -> Vec<Trace<S::Action>> {
         let judged = liveness::judge(&self.graph, &self.options.want);
         self.counts.doomed_states = judged.doomed.count();
-        let traces = judged.findings.iter().map(|finding| {
-            let path = self.path_to(finding.entry);
-            // An environment step may have led out of a doomed region before: the last way in counts.
-            let on_path = self.indices_to(finding.entry);
-            let doomed = on_path.iter().rev().take_while(|&&index| judged.doomed.contains(index)).count();
-            let dooming_step = (doomed > 0).then(|| on_path.len() - doomed);
-            let (mut steps, mut state) = trace::walk(self.system, &path);
-            let loop_from = finding.is_loop.then_some(steps.len());
-            for &index in &finding.tail {
-                let target = self.visited.fingerprints()[index as usize];
-                steps.push(trace::follow(self.system, &mut state, target, |found| {
-                    !self.options.ends_at(self.system, &found.violations)
-                }));
-            }
-            Trace {
-                initial: path.initial,
-                steps,
-                violation: liveness::violation(self.system, finding, &state),
-                dooming_step,
-                loop_from,
-            }
-        });
-        traces.collect()
+        let mut traces: Vec<_> =
+            judged.findings.iter().map(|finding| self.stuck_trace(finding, &judged.doomed)).collect();
+        let found = fair::first_loop(
+            self.system,
+            self.options,
+            &judged.components,
+            |index| trace::walk(self.system, &self.path_to(index)).1,
+            |index| self.visited.fingerprints()[index as usize],
+        );
+        traces.extend(found.map(|found| self.loop_trace(&found, &judged.doomed)));
+        traces
+    }
+
+    fn stuck_trace(&self, finding: &Finding, doomed: &BitSet) -> Trace<S::Action> {
+        let (mut trace, mut state) = self.stem(finding.entry, doomed);
+        for &index in &finding.tail {
+            let action = self.follow(&mut state, index, None);
+            trace.steps.push(action);
+        }
+        trace.violation = liveness::violation(self.system, finding, &state);
+        trace
+    }
+
+    fn loop_trace(&self, found: &FairLoop<S::Action>, doomed: &BitSet) -> Trace<S::Action> {
+        let (mut trace, mut state) = self.stem(found.entry, doomed);
+        trace.loop_from = Some(trace.steps.len());
+        for (action, index) in &found.steps {
+            let action = self.follow(&mut state, *index, Some(action));
+            trace.steps.push(action);
+        }
+        trace
+    }
+
+    /// The trace to the state `entry`, with the dooming step on it; and that state.
+    fn stem(&self, entry: u32, doomed: &BitSet) -> (Trace<S::Action>, S::State) {
+        let path = self.path_to(entry);
+        // An environment step may have led out of a doomed region before: the last way in counts.
+        let on_path = self.indices_to(entry);
+        let doomed = on_path.iter().rev().take_while(|&&index| doomed.contains(index)).count();
+        let dooming_step = (doomed > 0).then(|| on_path.len() - doomed);
+        let (steps, state) = trace::walk(self.system, &path);
+        let violation = liveness::loop_violation();
+        (Trace { initial: path.initial, steps, violation, dooming_step, loop_from: None }, state)
+    }
+
+    fn follow(&self, state: &mut S::State, index: u32, wanted: Option<&S::Action>) -> S::Action {
+        let target = self.visited.fingerprints()[index as usize];
+        trace::follow(self.system, state, target, wanted, |found| !self.options.ends_at(self.system, &found.violations))
     }
 
     /// The numbers of the states on the way to `index`, from an initial state on.

@@ -1,6 +1,7 @@
 //! The explorer on small systems whose every state, trace and verdict is known.
 
 mod counts;
+mod fairness;
 mod graph;
 mod liveness;
 mod random_graphs;
