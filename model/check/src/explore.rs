@@ -217,15 +217,20 @@ impl<'a, S: System> Search<'a, S> {
     }
 
     fn merge_graph(&mut self, expansion: &Expansion<S::State>) -> Result<(), Stop> {
-        let mut start = 0;
-        for (&end, &done) in expansion.row_ends.iter().zip(&expansion.done) {
-            let row = expansion.targets[start..end].iter().map(|target| match *target {
-                Target::Known(index) => index,
-                Target::Candidate(place) => self.merged[place as usize],
-                Target::Exit => liveness::EXIT,
-            });
+        let number = |target: &Target| match *target {
+            Target::Known(index) => index,
+            Target::Candidate(place) => self.merged[place as usize],
+            Target::Exit => liveness::EXIT,
+        };
+        let (mut start, mut other_start) = (0, 0);
+        for ((&end, &other_end), &done) in expansion.row_ends.iter().zip(&expansion.other_ends).zip(&expansion.done) {
+            let row = expansion.targets[start..end].iter().map(number);
+            let others = expansion.others[other_start..other_end].iter().map(number);
             self.graph.push(row, done).map_err(Stop::Ran)?;
-            start = end;
+            if self.options.all_steps {
+                self.graph.push_others(others).map_err(Stop::Ran)?;
+            }
+            (start, other_start) = (end, other_end);
         }
         for stuck in &expansion.stuck {
             self.graph.push_stuck(stuck.state, &stuck.owed);
@@ -290,6 +295,7 @@ impl<'a, S: System> Search<'a, S> {
         self.visited.close();
         let mut traces = self.safety_traces();
         let liveness_judged = self.options.liveness && end.is_ok();
+        let acyclic = (liveness_judged && self.options.all_steps).then(|| liveness::acyclic(&self.graph));
         if liveness_judged {
             let more = self.judge_liveness();
             traces.extend(more);
@@ -317,6 +323,7 @@ impl<'a, S: System> Search<'a, S> {
             },
             fingerprint_collisions,
             table_bytes: self.table_bytes,
+            acyclic,
             digest: self.digest(),
         }
     }

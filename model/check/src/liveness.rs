@@ -44,6 +44,9 @@ pub(crate) struct SystemGraph {
     /// End of each state's row in `targets`.
     ends: Vec<u32>,
     done: BitSet,
+    /// Steps of the other classes, in rows as those of System; empty unless all steps are kept.
+    others: Vec<u32>,
+    other_ends: Vec<u32>,
     stuck: Vec<(u32, OwedSet)>,
     owed_sets: Vec<Vec<&'static str>>,
 }
@@ -129,6 +132,13 @@ impl SystemGraph {
         Ok(())
     }
 
+    /// Adds the targets of the newest state's steps of other classes.
+    pub(crate) fn push_others(&mut self, targets: impl Iterator<Item = u32>) -> Result<(), Limit> {
+        self.others.extend(targets);
+        self.other_ends.push(u32::try_from(self.others.len()).map_err(|_| Limit::Memory)?);
+        Ok(())
+    }
+
     /// Notes that `state` is stuck, and what it owes.
     pub(crate) fn push_stuck(&mut self, state: u32, owed: &[&'static str]) {
         let owed = if owed.is_empty() { &[NO_DEADLOCK] } else { owed };
@@ -142,7 +152,8 @@ impl SystemGraph {
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
         let lists = size_of_val(&self.targets[..]) + size_of_val(&self.ends[..]) + size_of_val(&self.stuck[..]);
-        (lists + size_of_val(&self.done.0[..])) as u64
+        let others = size_of_val(&self.others[..]) + size_of_val(&self.other_ends[..]);
+        (lists + others + size_of_val(&self.done.0[..])) as u64
     }
 
     fn len(&self) -> usize {
@@ -150,9 +161,7 @@ impl SystemGraph {
     }
 
     fn row(&self, state: u32) -> &[u32] {
-        let state = state as usize;
-        let start = if state == 0 { 0 } else { self.ends[state - 1] };
-        &self.targets[start as usize..self.ends[state] as usize]
+        row(&self.targets, &self.ends, state)
     }
 
     fn owed(&self, set: OwedSet) -> &[&'static str] {
@@ -186,6 +195,35 @@ impl SystemGraph {
         }
         None
     }
+}
+
+fn row<'a>(targets: &'a [u32], ends: &[u32], state: u32) -> &'a [u32] {
+    let state = state as usize;
+    let start = if state == 0 { 0 } else { ends[state - 1] };
+    &targets[start as usize..ends[state] as usize]
+}
+
+/// Whether no steps of `graph`, of any class, go round: all states go when those that nothing leads to go, again and again.
+pub(crate) fn acyclic(graph: &SystemGraph) -> bool {
+    let steps = |state: u32| {
+        let others = row(&graph.others, &graph.other_ends, state);
+        graph.row(state).iter().chain(others).copied().filter(|&target| target != EXIT)
+    };
+    let states = 0..graph.len() as u32;
+    let mut sources = vec![0u32; graph.len()];
+    states.clone().flat_map(steps).for_each(|target| sources[target as usize] += 1);
+    let mut gone: Vec<u32> = states.filter(|&state| sources[state as usize] == 0).collect();
+    let mut count = 0;
+    while let Some(state) = gone.pop() {
+        count += 1;
+        for target in steps(state) {
+            sources[target as usize] -= 1;
+            if sources[target as usize] == 0 {
+                gone.push(target);
+            }
+        }
+    }
+    count == graph.len()
 }
 
 /// The graph turned around.

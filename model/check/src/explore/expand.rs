@@ -57,6 +57,9 @@ pub(super) struct Expansion<State> {
     pub(super) targets: Vec<Target>,
     /// End of each state's row in `targets`; with liveness only.
     pub(super) row_ends: Vec<usize>,
+    /// Steps of the other classes, and the ends of their rows; with `all_steps` only.
+    pub(super) others: Vec<Target>,
+    pub(super) other_ends: Vec<usize>,
     pub(super) stuck: Vec<Stuck>,
     /// A property is broken and the search is to stop there.
     pub(super) stopped: bool,
@@ -89,6 +92,8 @@ impl<'a, S: System> Expander<'a, S> {
             done: Vec::with_capacity(states.len()),
             targets: Vec::new(),
             row_ends: Vec::new(),
+            others: Vec::new(),
+            other_ends: Vec::new(),
             stuck: Vec::new(),
             stopped: false,
         };
@@ -117,11 +122,15 @@ impl<'a, S: System> Expander<'a, S> {
             if into.stopped {
                 break;
             }
-            if self.options.liveness
-                && self.system.class(state, action) == Class::System
-                && !into.targets[row_start..].contains(&target)
-            {
-                into.targets.push(target);
+            if !self.options.liveness {
+                continue;
+            }
+            if self.system.class(state, action) == Class::System {
+                if !into.targets[row_start..].contains(&target) {
+                    into.targets.push(target);
+                }
+            } else if self.options.all_steps {
+                into.others.push(target);
             }
         }
         self.actions = actions;
@@ -129,6 +138,7 @@ impl<'a, S: System> Expander<'a, S> {
         into.done.push(done);
         if self.options.liveness {
             into.row_ends.push(into.targets.len());
+            into.other_ends.push(into.others.len());
             if !done && into.targets.len() == row_start && !into.stopped {
                 let owed = self.system.owed(state).into_iter().map(|violation| violation.property).collect();
                 into.stuck.push(Stuck { state: index, owed });
