@@ -6,6 +6,7 @@ use kvweft_core::{Effect, Ending, Input, MoveKind, Role, RunStep, Stream, Tier};
 use kvweft_trace::Content;
 
 use crate::config::Machine;
+use crate::eager::Work;
 use crate::engine::{NicRun, newer};
 use crate::memory::Owner;
 use crate::ops::{CopyRun, Op, RecordRun, StepRun, copy_micros, record_micros, step_micros, stream_index};
@@ -45,13 +46,23 @@ impl<P: Protocol> World<P> {
     fn effect(&mut self, machine: &Machine, engine: u8, effect: Effect, found: &mut Found) {
         let e = usize::from(engine);
         match effect {
-            Effect::Copy(op) => self.queue_copy(machine, e, op),
-            Effect::Send(op) => self.engines[e].nic.push(NicRun { op: Arc::new(op), done: 0, seen: Vec::new() }),
-            Effect::RunStep(op) => self.queue_step(machine, e, op),
+            Effect::Copy(op) => {
+                self.watch_work(machine, e, stream_index(op.stream), Work::Copy(&op), found);
+                self.queue_copy(machine, e, op);
+            }
+            Effect::Send(op) => {
+                self.watch_work(machine, e, 0, Work::Send(&op), found);
+                self.engines[e].nic.push(NicRun { op: Arc::new(op), done: 0, seen: Vec::new() });
+            }
+            Effect::RunStep(op) => {
+                self.watch_work(machine, e, stream_index(Stream::Forward), Work::Step(&op), found);
+                self.queue_step(machine, e, op);
+            }
             Effect::Answer(answer) => {
                 let request = answer.request.0 as usize;
                 properties::reports_name_their_life::check(&self.clients[request], engine, answer, found);
                 if answer.ending == Ending::Timeout {
+                    self.watch_arrivals(found);
                     let arrived = self.all_arrived(machine, request);
                     properties::no_needless_timeout::check(machine, &self.clients[request], request, arrived, found);
                 }
@@ -105,6 +116,9 @@ impl<P: Protocol> World<P> {
                 }
             });
         }
+        for &block in op.items.iter().flat_map(|item| &item.pages) {
+            self.engines[engine].memory.page_mut(block).used = true;
+        }
         let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
         self.engines[engine].launched.push((op.step, ends));
         let micros = step_micros(&op, &machine.engines[engine], machine.grain).into();
@@ -113,6 +127,11 @@ impl<P: Protocol> World<P> {
     }
 
     fn moved(&mut self, machine: &Machine, engine: usize, moved: &kvweft_core::Move, found: &mut Found) {
+        match moved.what {
+            MoveKind::Take | MoveKind::Free => self.watch_pages(engine, &moved.pages, true, found),
+            MoveKind::Publish => self.watch_pages(engine, &moved.pages, false, found),
+            MoveKind::Drain => {}
+        }
         for (i, &block) in moved.pages.iter().enumerate() {
             match moved.what {
                 MoveKind::Take => {
@@ -120,6 +139,7 @@ impl<P: Protocol> World<P> {
                     properties::free_list_is_a_set::check_taken(page, block, found);
                     page.owner = Owner::Taken;
                     page.generation = block.generation;
+                    page.used = false;
                 }
                 MoveKind::Free => {
                     let page = self.engines[engine].memory.page_mut(block);
@@ -141,6 +161,7 @@ impl<P: Protocol> World<P> {
     }
 
     fn woken(&mut self, machine: &Machine, engine: usize, wake: &kvweft_core::Wake, found: &mut Found) {
+        self.watch_pages(engine, &wake.pages, false, found);
         let script = &machine.scripts[wake.request.0 as usize];
         let config = &machine.engines[engine];
         let memory = &self.engines[engine].memory;

@@ -50,7 +50,7 @@ pub(crate) struct EventSlotState {
     pub(crate) flags: Vec<bool>,
 }
 
-crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, memory, events, metadata, launched });
+crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, landed, memory, events, metadata, launched });
 
 /// One engine.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub(crate) struct Engine<P> {
     pub(crate) streams: [VecDeque<Op>; 3],
     pub(crate) nic: Vec<NicRun>,
     pub(crate) reports: [VecDeque<Report>; SOURCES],
+    /// Operations of streams that have ended, and whose reports the manager has not taken.
+    pub(crate) landed: Vec<Op>,
     pub(crate) memory: Memory,
     pub(crate) events: Vec<EventSlotState>,
     /// The room that each metadata row names.
