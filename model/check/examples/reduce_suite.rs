@@ -28,7 +28,9 @@ fn main() {
             let broken = |outcome: &Outcome<_>| -> Vec<&str> {
                 outcome.traces.iter().map(|trace| trace.violation.property).collect()
             };
-            if broken(&whole) != broken(&reduced) { println!("DIFFERENT {:?} {:?}", broken(&whole), broken(&reduced)); }
+            if broken(&whole) != broken(&reduced) {
+                println!("DIFFERENT {:?} {:?}", broken(&whole), broken(&reduced));
+            }
             let times = whole.counts.states as f64 / reduced.counts.states as f64;
             logs[column].push(times.ln());
             let note = match how {

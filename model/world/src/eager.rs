@@ -47,6 +47,16 @@ struct Use {
     request: RequestId,
 }
 
+/// An operation under way.
+struct Other<'a> {
+    engine: usize,
+    /// Its stream, and how many are ahead of it there; `None` for a send.
+    place: Option<(usize, usize)>,
+    work: Work<'a>,
+    /// The cells that it still touches.
+    left: u128,
+}
+
 /// Kinds of eager steps, one bit each: for each of the six streams, and for the last step of an operation there, and for
 /// begin and end of a send, four groups of requests.
 const GROUPS: usize = 4;
@@ -109,8 +119,28 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether a fence or wait of this operation keeps it from what `first` has not finished.
-    fn waits_for(self, first: Work<'_>, has_index: bool) -> bool {
+    /// The cells of each page that some of its small operations touch.
+    fn cells(self, micros: &[Micro]) -> u128 {
+        let of = |layer: u8, only: Option<Component>| match only {
+            Some(Component::IndexK) => INDEX << (2 * layer),
+            Some(Component::Kv) => KV << (2 * layer),
+            None => (INDEX | KV) << (2 * layer),
+        };
+        let cells = micros.iter().map(|&micro| match (self, micro) {
+            (Work::Copy(op), Micro::CopyBegin { layer, part, .. } | Micro::CopyEnd { layer, part, .. }) => {
+                of(layer, Some(op.parts[usize::from(part)].component))
+            }
+            (_, Micro::Read { layer, component, .. }) => of(layer, Some(component)),
+            (_, Micro::WriteBegin { layer, one } | Micro::WriteEnd { layer, one }) => {
+                of(layer, one.map(|(_, only)| only))
+            }
+            _ => 0,
+        });
+        cells.fold(0, |all, some| all | some)
+    }
+
+    /// Whether a fence or wait of this operation keeps it from what `first` has not finished in `cells`.
+    fn waits_for(self, first: Work<'_>, cells: u128) -> bool {
         match first {
             Work::Step(step) => self.after().iter().any(|fence| fence.on == FenceOn::Step(step.step)),
             Work::Copy(copy) => copy.record.filter(|_| copy.record_on == copy.stream).is_some_and(|record| {
@@ -120,7 +150,9 @@ impl<'a> Work<'a> {
                     step.items.iter().any(|item| item.read > 0)
                         && step.items.iter().flat_map(|item| &item.waits).any(|wait| {
                             let means_it = (wait.slot, wait.generation) == (record.slot, Some(record.generation));
-                            means_it && wait.kv.is_some() && (wait.index.is_some() || !has_index)
+                            means_it
+                                && (wait.kv.is_some() || cells & all_layers(KV) == 0)
+                                && (wait.index.is_some() || cells & all_layers(INDEX) == 0)
                         })
                 };
                 fenced || matches!(self, Work::Step(step) if waits(step))
@@ -128,6 +160,14 @@ impl<'a> Work<'a> {
             Work::Send(_) => false,
         }
     }
+}
+
+/// The cells of a page, two bits a layer.
+const INDEX: u128 = 1;
+const KV: u128 = 2;
+
+fn all_layers(component: u128) -> u128 {
+    component * (u128::MAX / 3)
 }
 
 /// The groups of those in `touched` that touch a page of `uses` where one of both writes.
@@ -173,7 +213,7 @@ impl<P: Protocol> World<P> {
             Some(&micro) if self.left.slow > 0 && self.micro_hold(engine, op, micro).is_some() => return false,
             _ => {}
         }
-        !self.races(machine, engine, stream, work)
+        !self.races((engine, stream), work, work.cells(&next))
     }
 
     /// Whether the head of a stream that nothing holds back now waits for something in a way that can be undone: by the
@@ -209,47 +249,50 @@ impl<P: Protocol> World<P> {
         // Reports of sends share a queue; a part that fails, or a report that comes twice, meets the end.
         let alone = self.engines[0].nic.len() == 1 && self.left.part_failures == 0 && self.left.duplicates == 0;
         let uses = work.uses(0);
-        (begins || alone) && self.others(None, Some(at)).all(|(e, _, other)| conflict(&uses, &other.uses(e)) == 0)
+        (begins || alone)
+            && self.others(None, Some(at)).all(|other| conflict(&uses, &other.work.uses(other.engine)) == 0)
     }
 
-    /// Every operation under way but the head of one stream, or one send: engine, place in its stream, operation.
-    fn others(
-        &self,
-        head: Option<(usize, usize)>,
-        send: Option<usize>,
-    ) -> impl Iterator<Item = (usize, Option<(usize, usize)>, Work<'_>)> {
-        let streams = self.engines.iter().enumerate().flat_map(move |(e, engine)| {
-            engine.streams.iter().enumerate().filter(move |(s, _)| head != Some((e, *s))).flat_map(move |(s, ops)| {
-                ops.iter().enumerate().filter_map(move |(at, op)| Some((e, Some((s, at)), Work::of(op)?)))
+    /// Every operation under way but the head of one stream, or one send.
+    fn others(&self, head: Option<(usize, usize)>, send: Option<usize>) -> impl Iterator<Item = Other<'_>> {
+        let streams = self.engines.iter().enumerate().flat_map(move |(engine, at)| {
+            at.streams.iter().enumerate().filter(move |(s, _)| head != Some((engine, *s))).flat_map(move |(s, ops)| {
+                ops.iter().enumerate().filter_map(move |(at, op)| {
+                    let work = Work::of(op)?;
+                    let left = work.cells(&op.micros()[usize::from(op.done())..]);
+                    Some(Other { engine, place: Some((s, at)), work, left })
+                })
             })
         });
         let sends = self.engines[0].nic.iter().enumerate().filter(move |(at, _)| send != Some(*at));
-        streams.chain(sends.map(|(_, run)| (0, None, Work::Send(&run.op))))
+        let sends = sends.map(|(_, run)| Other { engine: 0, place: None, work: Work::Send(&run.op), left: u128::MAX });
+        streams.chain(sends)
     }
 
-    /// Whether an operation under way touches what the head of a stream touches, and nothing orders the two.
-    fn races(&self, machine: &Machine, engine: usize, stream: usize, head: Work<'_>) -> bool {
+    /// Whether an operation under way still touches what the head of a stream now touches, and nothing orders the two.
+    fn races(&self, (engine, stream): (usize, usize), head: Work<'_>, cells: u128) -> bool {
         let uses = head.uses(engine);
-        self.others(Some((engine, stream)), None).any(|(e, place, other)| {
-            let has_index = has_index(machine, e);
-            conflict(&uses, &other.uses(e)) != 0
-                && !(e == engine && head.waits_for(other, has_index))
-                && !self.behind(machine, e, place, other, (engine, head))
+        self.others(Some((engine, stream)), None).any(|other| {
+            let cells = cells & other.left;
+            cells != 0
+                && conflict(&uses, &other.work.uses(other.engine)) != 0
+                && !(other.engine == engine
+                    && (head.waits_for(other.work, cells) || self.behind(engine, other.place, other.work, head, cells)))
         })
     }
 
-    /// Whether `other`, or an operation ahead of it in its stream, waits for `first`.
+    /// Whether `other`, or an operation ahead of it in its stream, waits for what `first` does in `cells`; all of one
+    /// engine.
     fn behind(
         &self,
-        machine: &Machine,
         engine: usize,
         place: Option<(usize, usize)>,
         other: Work<'_>,
-        first: (usize, Work<'_>),
+        first: Work<'_>,
+        cells: u128,
     ) -> bool {
-        let has_index = has_index(machine, engine);
         let ahead = place.into_iter().flat_map(|(stream, at)| self.engines[engine].streams[stream].iter().take(at));
-        engine == first.0 && ahead.filter_map(Work::of).chain([other]).any(|work| work.waits_for(first.1, has_index))
+        ahead.filter_map(Work::of).chain([other]).any(|work| work.waits_for(first, cells))
     }
 
     /// A manager asks for `work`: whatever has begun, touches the same pages, and is neither known to its manager to have
@@ -263,11 +306,11 @@ impl<P: Protocol> World<P> {
         found: &mut Found,
     ) {
         let uses = work.uses(engine);
-        let has_index = has_index(machine, engine);
         let queued = (!matches!(work, Work::Send(_))).then(|| (stream, self.engines[engine].streams[stream].len()));
         for (e, s, first) in self.unacknowledged() {
             let same_stream = queued.is_some() && (e, s) == (engine, stream);
-            let ordered = || first.waits_for(work, has_index) || self.behind(machine, engine, queued, work, (e, first));
+            let cells = all_layers(KV) | if has_index(machine, e) { all_layers(INDEX) } else { 0 };
+            let ordered = || e == engine && self.behind(engine, queued, work, first, cells);
             let same_slot = match (work, first) {
                 (Work::Copy(a), Work::Copy(b)) => a.record.is_some_and(|a| b.record.is_some_and(|b| a.slot == b.slot)),
                 _ => false,

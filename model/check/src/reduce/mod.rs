@@ -43,7 +43,7 @@ pub fn explore_reduced<S: System>(
     let options = Options { all_steps: true, ..options.clone() };
     let mut refuted = 0;
     loop {
-        let reduced = Reduced::new(system, refuted);
+        let reduced = Reduced::new(system, &options, refuted);
         let mut outcome = explore_with(&reduced, &options, progress);
         let found = refuted | reduced.refuting.load(Ordering::Relaxed);
         if found != refuted {

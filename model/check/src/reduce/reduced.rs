@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Process;
-use crate::explore::fingerprint;
+use crate::explore::{Options, fingerprint};
 use crate::system::{Class, Found, System, Violation};
 use crate::trace::Trace;
 
@@ -13,6 +13,7 @@ const PASSED_MAX: usize = 4096;
 /// A part of `system`. A step takes one of its actions, and then whatever has no alternative.
 pub(super) struct Reduced<'a, S> {
     system: &'a S,
+    options: &'a Options,
     /// Kinds of eager actions that are not to be relied on.
     refuted: u64,
     /// Kinds of eager actions that a step has shown not to be eager.
@@ -27,8 +28,8 @@ struct Forced<S: System> {
 }
 
 impl<'a, S: System> Reduced<'a, S> {
-    pub(super) fn new(system: &'a S, refuted: u64) -> Self {
-        Self { system, refuted, refuting: AtomicU64::new(0) }
+    pub(super) fn new(system: &'a S, options: &'a Options, refuted: u64) -> Self {
+        Self { system, options, refuted, refuting: AtomicU64::new(0) }
     }
 
     fn take(&self, state: &S::State, action: S::Action) -> Forced<S> {
@@ -37,13 +38,19 @@ impl<'a, S: System> Reduced<'a, S> {
         Forced { action, state: next, found }
     }
 
+    /// Whether the search goes on behind a step. One behind which it ends takes away every other action, and depends on
+    /// all of them.
+    fn goes_on(&self, step: &Forced<S>) -> bool {
+        !self.options.ends_at(self.system, &step.found.violations)
+    }
+
     /// The one step that is worth taking in `state`, if there is one, it breaks nothing, and the state is not a goal.
     fn forced(&self, state: &S::State) -> Option<Forced<S>> {
         if self.system.done(state) {
             return None;
         }
         if let Some(step) = self.eager(state) {
-            return Some(step);
+            return Some(step).filter(|step| step.found.violations.is_empty());
         }
         let mut chosen = Vec::new();
         let known = self.chosen(state, &mut chosen);
@@ -56,7 +63,7 @@ impl<'a, S: System> Reduced<'a, S> {
 
     fn eager(&self, state: &S::State) -> Option<Forced<S>> {
         let action = self.system.eager(state, self.refuted)?;
-        Some(self.take(state, action)).filter(|step| step.found.violations.is_empty())
+        Some(self.take(state, action)).filter(|step| self.goes_on(step))
     }
 
     /// Takes every forced step from `state` on, and tells `each`.
@@ -68,8 +75,8 @@ impl<'a, S: System> Reduced<'a, S> {
         }
     }
 
-    /// Appends a persistent set of the actions of `state`: one that holds a System action none of which breaks anything,
-    /// or all of them. The choice is the same in states of one canonical encoding, up to what the encoding renames. Gives
+    /// Appends a persistent set of the actions of `state`: one that holds a System action and none behind
+    /// which the search ends, or all of them. The choice is the same in states of one canonical encoding, up to what the encoding renames. Gives
     /// back whether the system tells its processes.
     fn chosen(&self, state: &S::State, out: &mut Vec<S::Action>) -> bool {
         self.system.enabled(state, out);
@@ -110,13 +117,14 @@ impl<'a, S: System> Reduced<'a, S> {
         true
     }
 
-    /// The fingerprints of what the actions of a set lead to, in order; `None` if one of them breaks something.
+    /// The fingerprints of what the actions of a set lead to, in order; `None` if the search ends behind one of
+    /// them.
     fn targets(&self, state: &S::State, actions: &[S::Action], set: &[usize]) -> Option<Vec<u128>> {
         let mut encoding = Vec::new();
         let mut targets = Vec::with_capacity(set.len());
         for &at in set {
             let step = self.take(state, actions[at].clone());
-            if !step.found.violations.is_empty() {
+            if !self.goes_on(&step) {
                 return None;
             }
             encoding.clear();
