@@ -4,7 +4,7 @@
 
 use kvweft_check::build::{build, scenario_drops, with_names};
 use kvweft_check::explore::{Options, Outcome, WantedProperties, explore};
-use kvweft_check::reduce::{Reduction, explore_reduced};
+use kvweft_check::reduce::Reduction;
 use kvweft_check::scenario;
 use kvweft_core::RuleSet;
 
@@ -24,16 +24,14 @@ fn main() {
         for (column, drops) in [scenario_drops(scenario), RuleSet::EMPTY].into_iter().enumerate() {
             let system = build(scenario, drops);
             let whole = explore(&system, &options);
-            let (reduced, how) = explore_reduced(&system, &options, &|_| ());
+            let reduced = explore(&system, &Options { reduce: true, ..options.clone() });
             let broken = |outcome: &Outcome<_>| -> Vec<&str> {
                 outcome.traces.iter().map(|trace| trace.violation.property).collect()
             };
-            if broken(&whole) != broken(&reduced) {
-                println!("DIFFERENT {:?} {:?}", broken(&whole), broken(&reduced));
-            }
+            assert_eq!(broken(&whole), broken(&reduced), "{}", scenario.name);
             let times = whole.counts.states as f64 / reduced.counts.states as f64;
             logs[column].push(times.ln());
-            let note = match how {
+            let note = match reduced.reduction.expect("it was asked for") {
                 Reduction::Applied { refuted: 0 } => String::new(),
                 Reduction::Applied { refuted } => format!(" ({refuted:b})"),
                 Reduction::Cyclic => " (cyclic)".to_owned(),

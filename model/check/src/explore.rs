@@ -30,6 +30,7 @@ pub(crate) use fingerprint::fingerprint;
 
 use crate::liveness::fair::{self, FairLoop};
 use crate::liveness::{self, BitSet, Finding, SystemGraph};
+use crate::reduce;
 use crate::system::{Marks, System};
 use crate::trace::{self, Path, Trace};
 use expand::{Broken, Candidate, Expander, Expansion, Target};
@@ -54,6 +55,15 @@ pub fn explore<S: System>(system: &S, options: &Options) -> Outcome<S::Action> {
 
 /// As [`explore`], and calls `progress` before each level and after each chunk, on the calling thread.
 pub fn explore_with<S: System>(system: &S, options: &Options, progress: &dyn Fn(&Progress)) -> Outcome<S::Action> {
+    if options.reduce { reduce::explore(system, options, progress) } else { explore_whole(system, options, progress) }
+}
+
+/// The search itself.
+pub(crate) fn explore_whole<S: System>(
+    system: &S,
+    options: &Options,
+    progress: &dyn Fn(&Progress),
+) -> Outcome<S::Action> {
     let mut search = Search::new(system, options, progress);
     let end = search.run();
     search.into_outcome(end)
@@ -323,6 +333,7 @@ impl<'a, S: System> Search<'a, S> {
             },
             fingerprint_collisions,
             table_bytes: self.table_bytes,
+            reduction: None,
             acyclic,
             digest: self.digest(),
         }

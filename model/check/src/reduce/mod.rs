@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 pub use footprint::{Footprint, Process};
 
-use crate::explore::{Options, Outcome, Progress, explore_with};
+use crate::explore::{Options, Outcome, Progress, explore_whole};
 use crate::system::System;
 use reduced::Reduced;
 
@@ -33,29 +33,25 @@ pub enum Reduction {
     Cyclic,
 }
 
-/// As [`crate::explore::explore_with`], over a part of the system that has the same verdict for every property. Counts and
-/// marks are those of the part; traces are traces of the system.
-pub fn explore_reduced<S: System>(
-    system: &S,
-    options: &Options,
-    progress: &dyn Fn(&Progress),
-) -> (Outcome<S::Action>, Reduction) {
-    let options = Options { all_steps: true, ..options.clone() };
+/// The search of a part of `system`. Counts and marks are those of the part; traces are traces of the system.
+pub(crate) fn explore<S: System>(system: &S, options: &Options, progress: &dyn Fn(&Progress)) -> Outcome<S::Action> {
+    let whole = Options { reduce: false, liveness: true, ..options.clone() };
+    let part = Options { all_steps: true, ..whole.clone() };
     let mut refuted = 0;
     loop {
-        let reduced = Reduced::new(system, &options, refuted);
-        let mut outcome = explore_with(&reduced, &options, progress);
+        let reduced = Reduced::new(system, &part, refuted);
+        let mut outcome = explore_whole(&reduced, &part, progress);
         let found = refuted | reduced.refuting.load(Ordering::Relaxed);
         if found != refuted {
             refuted = found;
             continue;
         }
         if outcome.acyclic == Some(false) {
-            return (explore_with(system, &Options { all_steps: false, ..options }, progress), Reduction::Cyclic);
+            let reduction = Some(Reduction::Cyclic);
+            return Outcome { reduction, ..explore_whole(system, &whole, progress) };
         }
-        for trace in &mut outcome.traces {
-            reduced.expand(trace);
-        }
-        return (outcome, Reduction::Applied { refuted });
+        outcome.traces.iter_mut().for_each(|trace| reduced.expand(trace));
+        outcome.reduction = Some(Reduction::Applied { refuted });
+        return outcome;
     }
 }

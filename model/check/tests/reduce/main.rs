@@ -8,7 +8,7 @@ mod symmetry;
 mod transfers;
 
 use kvweft_check::explore::{Options, Outcome, explore};
-use kvweft_check::reduce::{Reduction, explore_reduced};
+use kvweft_check::reduce::Reduction;
 use kvweft_check::system::{Found, System};
 use kvweft_check::trace::replay_from;
 
@@ -17,7 +17,8 @@ use kvweft_check::trace::replay_from;
 fn both<S: System>(system: &S, name: &dyn Fn() -> String) -> (Outcome<S::Action>, Outcome<S::Action>, Reduction) {
     let options = Options { threads: 1, ..Options::default() };
     let whole = explore(system, &options);
-    let (reduced, how) = explore_reduced(system, &options, &|_| ());
+    let reduced = explore(system, &Options { reduce: true, ..options });
+    let how = reduced.reduction.expect("it was asked for");
     let broken = |outcome: &Outcome<S::Action>| -> Vec<_> {
         outcome.traces.iter().map(|trace| (trace.violation.property, trace.loop_from.is_some())).collect()
     };

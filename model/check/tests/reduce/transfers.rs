@@ -4,7 +4,7 @@
 use std::fmt;
 
 use kvweft_check::explore::{Options, Verdict, explore};
-use kvweft_check::reduce::{Footprint, Process, Reduction, explore_reduced};
+use kvweft_check::reduce::{Footprint, Process, Reduction};
 use kvweft_check::system::{Class, Found, System, Violation};
 
 use crate::{both, check_processes};
@@ -187,8 +187,9 @@ fn eight_transfers_over_four_buffers_take_a_handful_of_states() {
     assert_eq!((whole.verdict, whole.counts.states, whole.counts.transitions), (Verdict::Holds, 974_176, 4_993_408));
     let reduced = |reductions| {
         let system = Transfers { reductions, ..transfers(8, 4, Fault::None) };
-        let (outcome, how) = explore_reduced(&system, &options, &|_| ());
-        assert_eq!((outcome.verdict, how), (Verdict::Holds, Reduction::Applied { refuted: 0 }));
+        let outcome = explore(&system, &Options { reduce: true, ..options.clone() });
+        let how = Some(Reduction::Applied { refuted: 0 });
+        assert_eq!((outcome.verdict, outcome.reduction), (Verdict::Holds, how));
         outcome.counts.states
     };
     assert_eq!([[false, true], [true, false], [true, true]].map(reduced), [714, 1287, 16]);
