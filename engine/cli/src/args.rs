@@ -80,6 +80,9 @@ pub(crate) struct Check {
     /// Keep whole encodings in place of 128-bit fingerprints: slower, and exact.
     #[arg(long)]
     pub(crate) exact: bool,
+    /// Search fewer states with the same verdicts. Counts and coverage are then not compared, and traces may be longer.
+    #[arg(long)]
+    pub(crate) reduce: bool,
     /// Write every counterexample to this folder, as a trace and drawn as lanes.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use kvweft_check::explore::{Limit, Outcome, Verdict};
 use kvweft_check::record::{Impossible, Replayed};
+use kvweft_check::reduce::Reduction;
 use kvweft_check::scenario::{Grain, Scenario};
 use kvweft_check::verdict::{Report, Settings};
 use kvweft_shell::conform::{Checked, NotConforming};
@@ -20,6 +21,7 @@ use crate::coverage::Coverage;
 struct Search {
     verdict: &'static str,
     ran_out_of: Option<&'static str>,
+    reduced: bool,
     states: u64,
     transitions: u64,
     depth: u64,
@@ -39,6 +41,7 @@ fn search(outcome: &Outcome<Action>) -> Search {
             Verdict::Inconclusive { ran_out_of: Limit::Memory } => Some("memory"),
             Verdict::Holds | Verdict::Violated => None,
         },
+        reduced: matches!(outcome.reduction, Some(Reduction::Applied { .. })),
         states: outcome.counts.states,
         transitions: outcome.counts.transitions,
         depth: outcome.counts.depth,

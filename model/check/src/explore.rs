@@ -34,15 +34,17 @@ pub use outcome::{Counts, Limit, MissProbability, Outcome, Progress, Verdict};
 
 pub(crate) use checkpoint::{Loader, Saver};
 pub(crate) use fingerprint::fingerprint;
+pub(crate) use key::Key;
 
 use checkpoint::Keeper;
 use column::Column;
 use fingerprint::digest;
 use frontier::Frontier;
-use key::Key;
 
-use crate::liveness::{self, SystemGraph};
-use crate::system::{Marks, System};
+use crate::liveness::fair::{self, FairLoop};
+use crate::liveness::{self, BitSet, Finding, SystemGraph};
+use crate::reduce;
+use crate::system::{Found, Marks, System};
 use crate::trace::{self, Path, Trace};
 use expand::{Broken, Candidate, Expander, Expansion, Target};
 use visited::{Entry, STATES_MAX, Visited};
@@ -64,6 +66,15 @@ pub fn explore<S: System>(system: &S, options: &Options) -> Outcome<S::Action> {
 
 /// As [`explore`], and calls `progress` before each level and after each chunk, on the calling thread.
 pub fn explore_with<S: System>(system: &S, options: &Options, progress: &dyn Fn(&Progress)) -> Outcome<S::Action> {
+    if options.reduce { reduce::explore(system, options, progress) } else { explore_whole(system, options, progress) }
+}
+
+/// The search itself, without reduction.
+pub(crate) fn explore_whole<S: System>(
+    system: &S,
+    options: &Options,
+    progress: &dyn Fn(&Progress),
+) -> Outcome<S::Action> {
     start(system, options, progress, None).unwrap_or_else(|_| unreachable!("only checkpoints fail"))
 }
 
@@ -74,6 +85,10 @@ pub fn explore_with<S: System>(system: &S, options: &Options, progress: &dyn Fn(
 /// # Errors
 ///
 /// If the checkpoint cannot be read or written, or is not one of this search.
+///
+/// # Panics
+///
+/// If the search is to be reduced: that is more than one search, and has no checkpoints.
 pub fn explore_from<S: System>(
     system: &S,
     options: &Options,
@@ -81,7 +96,8 @@ pub fn explore_from<S: System>(
     checkpoint: &Checkpoint,
 ) -> Result<Outcome<S::Action>, CheckpointError> {
     // What decides which states there are and what is noted about them; threads and limits do not.
-    let Options { exact, want, stop_at_first, liveness, expand_violating, .. } = options;
+    let Options { exact, want, stop_at_first, liveness, expand_violating, reduce, all_steps, .. } = options;
+    assert!(!reduce && !all_steps, "expected a search of the whole system, which has checkpoints, got a reduced one");
     let options_too = format!(
         "{}; word {}, exact {exact}, want {want:?}, stop at first {stop_at_first}, liveness {liveness}, expand violating \
          {expand_violating}",
@@ -317,15 +333,20 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
     }
 
     fn merge_graph(&mut self, expansion: &Expansion<K, S::State>) -> Result<(), Stop> {
-        let mut start = 0;
-        for (&end, &done) in expansion.row_ends.iter().zip(&expansion.done) {
-            let row = expansion.targets[start..end].iter().map(|target| match *target {
-                Target::Known(index) => index,
-                Target::Candidate(place) => self.merged[place as usize],
-                Target::Exit => liveness::EXIT,
-            });
+        let number = |target: &Target| match *target {
+            Target::Known(index) => index,
+            Target::Candidate(place) => self.merged[place as usize],
+            Target::Exit => liveness::EXIT,
+        };
+        let (mut start, mut other_start) = (0, 0);
+        for ((&end, &other_end), &done) in expansion.row_ends.iter().zip(&expansion.other_ends).zip(&expansion.done) {
+            let row = expansion.targets[start..end].iter().map(number);
+            let others = expansion.others[other_start..other_end].iter().map(number);
             self.graph.push(row, done).map_err(Stop::Ran)?;
-            start = end;
+            if self.options.all_steps {
+                self.graph.push_others(others).map_err(Stop::Ran)?;
+            }
+            (start, other_start) = (end, other_end);
         }
         for stuck in &expansion.stuck {
             self.graph.push_stuck(stuck.state, &stuck.owed);
@@ -400,6 +421,7 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
         self.visited.close();
         let mut traces = self.safety_traces();
         let liveness_judged = self.options.liveness && end.is_ok();
+        let acyclic = (liveness_judged && self.options.all_steps).then(|| liveness::acyclic(&self.graph));
         if liveness_judged {
             let more = self.judge_liveness();
             traces.extend(more);
@@ -427,6 +449,8 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
             },
             fingerprint_collisions,
             table_bytes: self.table_bytes,
+            reduction: None,
+            acyclic,
             digest: self.digest(),
         })
     }
@@ -451,30 +475,56 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
     fn judge_liveness(&mut self) -> Vec<Trace<S::Action>> {
         let judged = liveness::judge(&self.graph, &self.options.want);
         self.counts.doomed_states = judged.doomed.count();
-        let traces = judged.findings.iter().map(|finding| {
-            let path = self.path_to(finding.entry);
-            // An environment step may have led out of a doomed region before: the last way in counts.
-            let on_path = self.indices_to(finding.entry);
-            let doomed = on_path.iter().rev().take_while(|&&index| judged.doomed.contains(index)).count();
-            let dooming_step = (doomed > 0).then(|| on_path.len() - doomed);
-            let (mut steps, mut state) = trace::walk(self.system, &path);
-            let loop_from = finding.is_loop.then_some(steps.len());
-            for &index in &finding.tail {
-                let target = self.visited.keys().at(index);
-                let is_target = |encoding: &[u8]| K::of(encoding) == target;
-                steps.push(trace::follow(self.system, &mut state, is_target, |found| {
-                    !self.options.ends_at(self.system, &found.violations)
-                }));
-            }
-            Trace {
-                initial: path.initial,
-                steps,
-                violation: liveness::violation(self.system, finding, &state),
-                dooming_step,
-                loop_from,
-            }
-        });
-        traces.collect()
+        let mut traces: Vec<_> =
+            judged.findings.iter().map(|finding| self.stuck_trace(finding, &judged.doomed)).collect();
+        let found = fair::first_loop::<S, K>(
+            self.system,
+            self.options,
+            &judged.components,
+            |index| trace::walk(self.system, &self.path_to(index)).1,
+            |index| self.visited.keys().at(index),
+        );
+        traces.extend(found.map(|found| self.loop_trace(&found, &judged.doomed)));
+        traces
+    }
+
+    fn stuck_trace(&self, finding: &Finding, doomed: &BitSet) -> Trace<S::Action> {
+        let (mut trace, mut state) = self.stem(finding.entry, doomed);
+        for &index in &finding.tail {
+            let action = self.follow(&mut state, index, None);
+            trace.steps.push(action);
+        }
+        trace.violation = liveness::violation(self.system, finding, &state);
+        trace
+    }
+
+    fn loop_trace(&self, found: &FairLoop<S::Action>, doomed: &BitSet) -> Trace<S::Action> {
+        let (mut trace, mut state) = self.stem(found.entry, doomed);
+        trace.loop_from = Some(trace.steps.len());
+        for (action, index) in &found.steps {
+            let action = self.follow(&mut state, *index, Some(action));
+            trace.steps.push(action);
+        }
+        trace
+    }
+
+    /// The trace to the state `entry`, with the dooming step on it; and that state.
+    fn stem(&self, entry: u32, doomed: &BitSet) -> (Trace<S::Action>, S::State) {
+        let path = self.path_to(entry);
+        // An environment step may have led out of a doomed region before: the last way in counts.
+        let on_path = self.indices_to(entry);
+        let doomed = on_path.iter().rev().take_while(|&&index| doomed.contains(index)).count();
+        let dooming_step = (doomed > 0).then(|| on_path.len() - doomed);
+        let (steps, state) = trace::walk(self.system, &path);
+        let violation = liveness::loop_violation();
+        (Trace { initial: path.initial, steps, violation, dooming_step, loop_from: None }, state)
+    }
+
+    fn follow(&self, state: &mut S::State, index: u32, wanted: Option<&S::Action>) -> S::Action {
+        let target = self.visited.keys().at(index);
+        let is_target = |encoding: &[u8]| K::of(encoding) == target;
+        let allowed = |found: &Found| !self.options.ends_at(self.system, &found.violations);
+        trace::follow(self.system, state, is_target, wanted, allowed)
     }
 
     /// The numbers of the states on the way to `index`, from an initial state on.

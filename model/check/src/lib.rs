@@ -6,6 +6,7 @@ pub mod graph;
 pub mod lanes;
 pub mod liveness;
 pub mod record;
+pub mod reduce;
 #[cfg(feature = "scenario-files")]
 pub mod scenario;
 pub mod shrink;

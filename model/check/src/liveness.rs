@@ -3,7 +3,8 @@
 //! * *Stuck* (deadlock): a state that is not done and in which no System action is enabled.
 //! * *Doomed* (wedge): a state from which no done state is in reach over System actions. Whatever a timer or the outside
 //!   world could still do does not count, or a free timer would hide every lost completion.
-//! * *Idle loop* (livelock): a cycle of System actions, even if the goal can be reached from it.
+//! * *Idle loop* (livelock): a cycle of System actions that a weakly fair scheduler can stay in and on which no state is
+//!   done, even if the goal can be reached from it; see below.
 //!
 //! Each property that some stuck state owes gives one finding: the least numbered (hence shallowest) doomed state from
 //! which a stuck state that owes it is in reach over System actions, and the shortest way there. A doomed state that
@@ -11,8 +12,16 @@
 //!
 //! A step that broke a property and was not explored (see [`crate::explore::Options::expand_violating`]) counts as a
 //! way out: a state with such a step is neither stuck nor doomed.
+//!
+//! # Fairness
+//!
+//! Weak fairness: an action that is possible in every state of a loop is taken in the loop. A loop that leaves such an
+//! action out needs a scheduler that never gives it its turn, and is not reported. A step that changes nothing counts for
+//! neither side: where an action leads back to the same state it is not possible, and taking it there is not taking it.
+//! Actions are told apart by their value; where the encoding renames things, actions must not name those.
 
 mod cycle;
+pub(crate) mod fair;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -36,6 +45,9 @@ pub(crate) struct SystemGraph {
     /// End of each state's row in `targets`.
     ends: Vec<u32>,
     done: BitSet,
+    /// Steps of the other classes, in rows as those of System; empty unless all steps are kept.
+    others: Vec<u32>,
+    other_ends: Vec<u32>,
     stuck: Vec<(u32, OwedSet)>,
     owed_sets: Vec<Vec<&'static str>>,
 }
@@ -43,15 +55,13 @@ pub(crate) struct SystemGraph {
 /// A place in [`SystemGraph::owed_sets`]: thousands of stuck states owe one of a few sets of properties.
 type OwedSet = u32;
 
-/// A broken liveness property, in state numbers.
+/// A liveness property that a stuck state breaks, in state numbers.
 pub(crate) struct Finding {
     pub(crate) property: &'static str,
     /// The state where the tail starts; the way there is the search's own.
     pub(crate) entry: u32,
     /// The states after `entry`, each a System step from the one before.
     pub(crate) tail: Vec<u32>,
-    /// Whether the tail ends at `entry`.
-    pub(crate) is_loop: bool,
 }
 
 /// The result of [`judge`].
@@ -59,6 +69,8 @@ pub(crate) struct Judged {
     pub(crate) doomed: BitSet,
     /// In order of the properties' names.
     pub(crate) findings: Vec<Finding>,
+    /// Where a loop may be, if loops are wanted: see [`fair::first_loop`].
+    pub(crate) components: Vec<Vec<u32>>,
 }
 
 /// Finds every wanted liveness property that the graph breaks.
@@ -70,31 +82,28 @@ pub(crate) fn judge(graph: &SystemGraph, want: &WantedProperties) -> Judged {
     let doomed = saved.complement(graph.len());
 
     let owed: BTreeSet<&'static str> = graph.stuck.iter().flat_map(|&(_, set)| graph.owed(set)).copied().collect();
-    let mut findings: Vec<Finding> = owed
+    let findings = owed
         .into_iter()
         .filter(|property| want.wants(property))
         .map(|property| find_stuck(graph, &reverse, &doomed, property))
         .collect();
-    if want.wants(NO_IDLE_LOOP)
-        && let Some((entry, tail)) = cycle::first_cycle(graph, &reverse)
-    {
-        findings.push(Finding { property: NO_IDLE_LOOP, entry, tail, is_loop: true });
-        findings.sort_by_key(|finding| finding.property);
-    }
-    Judged { doomed, findings }
+    let components = if want.wants(NO_IDLE_LOOP) { cycle::components(graph, &reverse) } else { Vec::new() };
+    Judged { doomed, findings, components }
 }
 
 /// What `finding` breaks, in words; `end` is the state at the end of its trace.
 pub(crate) fn violation<S: System>(system: &S, finding: &Finding, end: &S::State) -> Violation {
-    if finding.is_loop {
-        let detail = "expected every run of system actions to come to rest, got one that repeats for ever".to_owned();
-        return Violation { property: NO_IDLE_LOOP, detail };
-    }
     let owed = system.owed(end).into_iter().find(|violation| violation.property == finding.property);
     owed.unwrap_or_else(|| Violation {
         property: finding.property,
         detail: "expected the goal to be reached, got a state in which no system action is possible".to_owned(),
     })
+}
+
+/// What a loop breaks, in words.
+pub(crate) fn loop_violation() -> Violation {
+    let detail = "expected every run of system actions to come to rest, got one that repeats for ever".to_owned();
+    Violation { property: NO_IDLE_LOOP, detail }
 }
 
 /// The first doomed state that can get stuck owing `property`, and the shortest way to a state that does.
@@ -107,9 +116,9 @@ fn find_stuck(graph: &SystemGraph, reverse: &Reverse, doomed: &BitSet, property:
     let tail = if ends.contains(entry) {
         Vec::new()
     } else {
-        graph.shortest_way(entry, |_| true, |state| ends.contains(state)).expect("the entry was found from the end")
+        graph.shortest_way(entry, |state| ends.contains(state)).expect("the entry was found from the end")
     };
-    Finding { property, entry, tail, is_loop: false }
+    Finding { property, entry, tail }
 }
 
 impl SystemGraph {
@@ -121,6 +130,13 @@ impl SystemGraph {
         if done {
             self.done.insert(state);
         }
+        Ok(())
+    }
+
+    /// Adds the targets of the newest state's steps of other classes.
+    pub(crate) fn push_others(&mut self, targets: impl Iterator<Item = u32>) -> Result<(), Limit> {
+        self.others.extend(targets);
+        self.other_ends.push(u32::try_from(self.others.len()).map_err(|_| Limit::Memory)?);
         Ok(())
     }
 
@@ -165,7 +181,8 @@ impl SystemGraph {
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
         let lists = size_of_val(&self.targets[..]) + size_of_val(&self.ends[..]) + size_of_val(&self.stuck[..]);
-        (lists + size_of_val(&self.done.0[..])) as u64
+        let others = size_of_val(&self.others[..]) + size_of_val(&self.other_ends[..]);
+        (lists + others + size_of_val(&self.done.0[..])) as u64
     }
 
     fn len(&self) -> usize {
@@ -173,25 +190,23 @@ impl SystemGraph {
     }
 
     fn row(&self, state: u32) -> &[u32] {
-        let state = state as usize;
-        let start = if state == 0 { 0 } else { self.ends[state - 1] };
-        &self.targets[start as usize..self.ends[state] as usize]
+        row(&self.targets, &self.ends, state)
     }
 
     fn owed(&self, set: OwedSet) -> &[&'static str] {
         &self.owed_sets[set as usize]
     }
 
-    /// The states of a shortest way of at least one step from `start`, exclusive, to a state that is an `end`, through
-    /// states that are `allowed`; breadth first, least action first.
-    fn shortest_way(&self, start: u32, allowed: impl Fn(u32) -> bool, end: impl Fn(u32) -> bool) -> Option<Vec<u32>> {
+    /// The states of a shortest way of at least one step from `start`, exclusive, to a state that is an `end`, breadth
+    /// first, least action first.
+    fn shortest_way(&self, start: u32, end: impl Fn(u32) -> bool) -> Option<Vec<u32>> {
         let mut came_from = vec![NONE; self.len()];
         let mut queue = vec![start];
         let mut head = 0;
         while let Some(&state) = queue.get(head) {
             head += 1;
             for &target in self.row(state) {
-                if target == EXIT || !allowed(target) || came_from[target as usize] != NONE {
+                if target == EXIT || came_from[target as usize] != NONE {
                     continue;
                 }
                 came_from[target as usize] = state;
@@ -209,6 +224,35 @@ impl SystemGraph {
         }
         None
     }
+}
+
+fn row<'a>(targets: &'a [u32], ends: &[u32], state: u32) -> &'a [u32] {
+    let state = state as usize;
+    let start = if state == 0 { 0 } else { ends[state - 1] };
+    &targets[start as usize..ends[state] as usize]
+}
+
+/// Whether no steps of `graph`, of any class, go round: all states go when those that nothing leads to go, again and again.
+pub(crate) fn acyclic(graph: &SystemGraph) -> bool {
+    let steps = |state: u32| {
+        let others = row(&graph.others, &graph.other_ends, state);
+        graph.row(state).iter().chain(others).copied().filter(|&target| target != EXIT)
+    };
+    let states = 0..graph.len() as u32;
+    let mut sources = vec![0u32; graph.len()];
+    states.clone().flat_map(steps).for_each(|target| sources[target as usize] += 1);
+    let mut gone: Vec<u32> = states.filter(|&state| sources[state as usize] == 0).collect();
+    let mut count = 0;
+    while let Some(state) = gone.pop() {
+        count += 1;
+        for target in steps(state) {
+            sources[target as usize] -= 1;
+            if sources[target as usize] == 0 {
+                gone.push(target);
+            }
+        }
+    }
+    count == graph.len()
 }
 
 /// The graph turned around.

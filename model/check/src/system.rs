@@ -3,6 +3,8 @@
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 
+use crate::reduce::Process;
+
 /// Who is responsible for an action. Liveness is judged by [`Class::System`] alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -31,6 +33,9 @@ pub struct Found {
     /// Marks reached: a set of small numbers that only the system gives a meaning to (a covered cell of a
     /// transition table, a rule that held something back). The explorer unites them over the whole search.
     pub marks: Marks,
+    /// Kinds of actions that [`System::eager`] gave out before this step and, as this step shows, should not have: one
+    /// bit a kind.
+    pub refuted: u64,
 }
 
 /// A fixed-size set of small numbers, `0..Marks::CAPACITY`.
@@ -112,5 +117,27 @@ pub trait System: Sync {
     fn owed(&self, state: &Self::State) -> Vec<Violation> {
         let _ = state;
         Vec::new()
+    }
+    /// Appends bytes that are equal for states that a symmetry of the system takes into each other: [`System::encode`] of
+    /// a state that is picked from all of them. A better pick leaves fewer states; any is right.
+    fn canonical(&self, state: &Self::State, out: &mut Vec<u8>) {
+        self.encode(state, out);
+    }
+    /// Appends the processes of the system in `state`, if it is known what they touch. If not (the default), every action
+    /// counts as dependent on every other.
+    fn processes(&self, state: &Self::State, out: &mut Vec<Process>) -> bool {
+        let _ = (state, out);
+        false
+    }
+    /// The place of an action's process among [`System::processes`].
+    fn process_of(&self, state: &Self::State, action: &Self::Action) -> usize {
+        let _ = (state, action);
+        0
+    }
+    /// An enabled System action that commutes with every run of other actions that may come before it, if there is one
+    /// and its kind is not in `refuted`. A claim that may turn out wrong must be watched: see [`Found::refuted`].
+    fn eager(&self, state: &Self::State, refuted: u64) -> Option<Self::Action> {
+        let _ = (state, refuted);
+        None
     }
 }

@@ -23,6 +23,31 @@ pub struct Trace<A> {
     pub loop_from: Option<usize>,
 }
 
+/// What kind of failure a trace shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// The last step breaks a property.
+    Step,
+    /// The last step before nothing is possible any more is the one after which the goal was out of reach.
+    Deadlock,
+    /// The system goes on behind the step after which the goal is out of reach, and gets stuck later.
+    Wedge,
+    /// The system can go round for ever, and never gets stuck.
+    Livelock,
+}
+
+impl<A> Trace<A> {
+    /// What kind of failure this is.
+    pub fn failure(&self) -> Failure {
+        match (self.dooming_step, self.loop_from) {
+            (_, Some(_)) => Failure::Livelock,
+            (None, None) => Failure::Step,
+            (Some(step), None) if step == self.steps.len() => Failure::Deadlock,
+            (Some(_), None) => Failure::Wedge,
+        }
+    }
+}
+
 /// An action that is not possible where a replay came to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("step {step}: expected an action that is enabled, got {action}")]
@@ -93,7 +118,8 @@ pub(crate) fn walk<S: System>(system: &S, path: &Path) -> (Vec<S::Action>, S::St
     (steps, state)
 }
 
-/// Takes the first System action of `state` that leads to a state whose encoding `is_target`.
+/// Takes the System action of `state` that leads to a state whose encoding `is_target`: the one `wanted` if it does, or else
+/// the first.
 ///
 /// The search stores which states follow, not by which action: `state` may be another concrete form of the state that
 /// was expanded, in which the same successor hides behind another action. `allowed` refuses steps for what they break.
@@ -101,10 +127,14 @@ pub(crate) fn follow<S: System>(
     system: &S,
     state: &mut S::State,
     is_target: impl Fn(&[u8]) -> bool,
+    wanted: Option<&S::Action>,
     allowed: impl Fn(&Found) -> bool,
 ) -> S::Action {
     let mut enabled = Vec::new();
     system.enabled(state, &mut enabled);
+    if let Some(place) = enabled.iter().position(|action| Some(action) == wanted) {
+        enabled[..=place].rotate_right(1);
+    }
     let mut encoding = Vec::new();
     for action in enabled {
         if system.class(state, &action) != Class::System {

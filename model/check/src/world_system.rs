@@ -70,6 +70,7 @@ impl<P: Protocol> System for WorldSystem<P> {
         let mut seen = kvweft_world::Found::default();
         state.step(&self.machine, *action, &mut seen);
         marks::note(&mut found.marks, &seen.touched, seen.held);
+        found.refuted |= seen.refuted;
         found.violations.extend(seen.violations.into_iter().map(violation));
     }
 
@@ -87,6 +88,14 @@ impl<P: Protocol> System for WorldSystem<P> {
 
     fn encode(&self, state: &World<P>, out: &mut Vec<u8>) {
         NAMES.with_borrow_mut(|names| state.encode(names, out));
+    }
+
+    fn canonical(&self, state: &World<P>, out: &mut Vec<u8>) {
+        NAMES.with_borrow_mut(|names| state.encode_watched(names, out));
+    }
+
+    fn eager(&self, state: &World<P>, refuted: u64) -> Option<Action> {
+        state.eager(&self.machine, refuted)
     }
 
     // Bytes that are wrong, and a word that came too early, leave a world worth exploring: who reads them is the symptom.

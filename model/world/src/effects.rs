@@ -6,6 +6,7 @@ use kvweft_core::{CopyOp, Effect, Ending, Input, LayerWait, MoveKind, Role, RunS
 use kvweft_trace::Content;
 
 use crate::config::Machine;
+use crate::eager::Work;
 use crate::engine::{NicRun, newer};
 use crate::kept::Order;
 use crate::memory::Owner;
@@ -42,9 +43,18 @@ impl<P: Protocol> World<P> {
     fn order(&mut self, machine: &Machine, engine: u8, order: &Order, found: &mut Found) {
         let e = usize::from(engine);
         match order {
-            Order::Copy(op, micros, apart) => self.queue_copy(e, op, micros, apart.as_ref()),
-            Order::Send(op) => self.engines[e].nic.push(NicRun { op: Arc::clone(op), done: 0, seen: Vec::new() }),
-            Order::Step(op, micros) => self.queue_step(e, op, micros),
+            Order::Copy(op, micros, apart) => {
+                self.watch_work(machine, e, stream_index(op.stream), Work::Copy(op), found);
+                self.queue_copy(e, op, micros, apart.as_ref());
+            }
+            Order::Send(op) => {
+                self.watch_work(machine, e, 0, Work::Send(op), found);
+                self.engines[e].nic.push(NicRun { op: Arc::clone(op), done: 0, seen: Vec::new() });
+            }
+            Order::Step(op, micros) => {
+                self.watch_work(machine, e, stream_index(Stream::Forward), Work::Step(op), found);
+                self.queue_step(e, op, micros);
+            }
             Order::Message(message) => {
                 let link = if machine.engines[e].role == Role::Decode { 0 } else { 1 };
                 self.links[link].push_back(Arc::clone(message));
@@ -60,6 +70,7 @@ impl<P: Protocol> World<P> {
                 let request = answer.request.0 as usize;
                 properties::reports_name_their_life::check(&self.clients[request], engine, answer, found);
                 if answer.ending == Ending::Timeout {
+                    self.watch_arrivals(found);
                     let arrived = self.all_arrived(machine, request);
                     properties::no_needless_timeout::check(machine, &self.clients[request], request, arrived, found);
                 }
@@ -112,6 +123,9 @@ impl<P: Protocol> World<P> {
             let items = &mut Arc::make_mut(&mut op).items;
             items.iter_mut().for_each(|item| item.waits.retain(stays));
         }
+        for &block in op.items.iter().flat_map(|item| &item.pages) {
+            engine.memory.page_mut(block).used = true;
+        }
         let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
         engine.launched.push((op.step, ends));
         let run = StepRun { op, micros: Arc::clone(micros), done: 0 };
@@ -119,6 +133,11 @@ impl<P: Protocol> World<P> {
     }
 
     fn moved(&mut self, machine: &Machine, engine: usize, moved: &kvweft_core::Move, found: &mut Found) {
+        match moved.what {
+            MoveKind::Take | MoveKind::Free => self.watch_pages(engine, &moved.pages, true, found),
+            MoveKind::Publish => self.watch_pages(engine, &moved.pages, false, found),
+            MoveKind::Drain => {}
+        }
         for (i, &block) in moved.pages.iter().enumerate() {
             match moved.what {
                 MoveKind::Take => {
@@ -126,6 +145,7 @@ impl<P: Protocol> World<P> {
                     properties::free_list_is_a_set::check_taken(page, block, found);
                     page.owner = Owner::Taken;
                     page.generation = block.generation;
+                    page.used = false;
                 }
                 MoveKind::Free => {
                     let page = self.engines[engine].memory.page_mut(block);
@@ -147,6 +167,7 @@ impl<P: Protocol> World<P> {
     }
 
     fn woken(&mut self, machine: &Machine, engine: usize, wake: &kvweft_core::Wake, found: &mut Found) {
+        self.watch_pages(engine, &wake.pages, false, found);
         let script = &machine.scripts[wake.request.0 as usize];
         let config = &machine.engines[engine];
         let memory = &self.engines[engine].memory;

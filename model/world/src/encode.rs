@@ -78,6 +78,37 @@ impl<P: Protocol> World<P> {
     }
 }
 
+impl<P: Protocol> World<P> {
+    /// As [`World::encode`], for worlds of which eager actions are taken at once: with who knows what has ended.
+    pub fn encode_watched(&self, names: &mut Renamer, out: &mut Vec<u8>) {
+        self.encode(names, out);
+        for (e, engine) in self.engines.iter().enumerate() {
+            names.enter(e as u8);
+            for op in &engine.landed {
+                encode_op(op, e as u8, names, out);
+            }
+            out.push(255);
+        }
+        for arrived in &self.arrived {
+            pairs(&arrived.op.pairs, (0, 1), names, out);
+            out.extend([names.room(arrived.op.room), u8::from(arrived.acknowledged), u8::from(arrived.told_by_next)]);
+        }
+        if let [_, peer] = &self.engines[..] {
+            names.enter(1);
+            for (t, tier) in peer.memory.tiers.iter().enumerate() {
+                let mut used: Vec<u8> = (0u32..)
+                    .zip(&tier.pages)
+                    .filter(|(_, page)| page.used)
+                    .map(|(page, _)| names.page(Tier(t as u8), PageId(page)))
+                    .collect();
+                used.sort_unstable();
+                out.push(used.len() as u8);
+                out.extend(used);
+            }
+        }
+    }
+}
+
 fn encode_message(message: &Message, names: &mut Renamer, out: &mut Vec<u8>) {
     out.push(names.room(message.room));
     out.push(match &message.body {

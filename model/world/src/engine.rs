@@ -51,7 +51,7 @@ pub(crate) struct EventSlotState {
     pub(crate) flags: Vec<bool>,
 }
 
-crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, memory, events, metadata, launched });
+crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, landed, memory, events, metadata, launched });
 
 /// One engine.
 #[derive(Debug)]
@@ -60,13 +60,17 @@ pub(crate) struct Engine<P> {
     pub(crate) streams: [VecDeque<Op>; 3],
     pub(crate) nic: Vec<NicRun>,
     pub(crate) reports: [VecDeque<Report>; SOURCES],
+    /// Operations of streams that have ended, and whose reports the manager has not taken.
+    pub(crate) landed: Vec<Op>,
     pub(crate) memory: Memory,
     pub(crate) events: Vec<EventSlotState>,
     /// The room that each metadata row names.
     pub(crate) metadata: Vec<Option<Room>>,
-    /// End positions of the items of launched steps: request, life, tokens when done.
-    pub(crate) launched: Vec<(StepId, Arc<[(u32, u32)]>)>,
+    pub(crate) launched: Vec<(StepId, StepEnds)>,
 }
+
+/// Of each item of a launched step, the request, and its tokens when the step is done.
+pub(crate) type StepEnds = Arc<[(u32, u32)]>;
 
 impl<P> Engine<P> {
     /// The first fence of a list that has not happened, if any.

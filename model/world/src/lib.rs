@@ -11,6 +11,7 @@ mod actions;
 mod config;
 mod describe;
 mod driven;
+mod eager;
 mod effects;
 mod encode;
 mod engine;

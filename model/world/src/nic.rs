@@ -1,11 +1,13 @@
 //! One-sided writes into the peer's memory.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use kvweft_core::{MovedPart, Outcome, PartKind};
 use kvweft_trace::Content;
 
 use crate::config::{Grain, Machine};
+use crate::eager::Arrived;
 use crate::engine::{FROM_NIC, NicRun, Report};
 use crate::protocol::Protocol;
 use crate::world::{Found, OTHER, World};
@@ -54,8 +56,16 @@ impl<P: Protocol> World<P> {
         run.done += 1;
         if usize::from(run.done) == 2 * pieces.len() {
             self.push_completed(0, FROM_NIC, run.op.transfer, run.op.part);
+            self.arrive(machine, &run);
         } else {
             self.engines[0].nic.insert(at, run);
+        }
+    }
+
+    fn arrive(&mut self, machine: &Machine, run: &NicRun) {
+        if !machine.driven {
+            let op = Arc::clone(&run.op);
+            self.arrived.push(Arrived { op, acknowledged: false, told_by_next: false });
         }
     }
 
@@ -91,6 +101,7 @@ impl<P: Protocol> World<P> {
                 }
             }
         }
+        self.arrive(machine, &run);
         self.clients[run.op.transfer.request.0 as usize].faults |= OTHER;
         let report = Report::Completed(run.op.transfer, run.op.part, Outcome::Failed);
         self.engines[0].reports[FROM_NIC].push_back(report);

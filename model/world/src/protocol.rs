@@ -27,6 +27,10 @@ pub trait Protocol: Clone + Send + Sync {
         let _ = input;
         true
     }
+    /// Whether a layer event changes nothing but what the manager remembers of that layer, which decides nothing.
+    fn only_notes_layers(&self) -> bool {
+        false
+    }
     /// Whether results of this life of a request are still wanted.
     fn wants(&self, request: RequestId, life: Life) -> bool {
         let _ = (request, life);
@@ -64,6 +68,10 @@ impl Protocol for Manager {
             Input::Finish { request, .. } => self.state_of(*request) == Some(RequestState::Idle),
             _ => true,
         }
+    }
+
+    fn only_notes_layers(&self) -> bool {
+        true
     }
 
     fn wants(&self, request: RequestId, life: Life) -> bool {

@@ -36,7 +36,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// What keeps a small operation back, if anything.
-    fn micro_hold(&self, engine: usize, op: &Op, micro: Micro) -> Option<Hold> {
+    pub(crate) fn micro_hold(&self, engine: usize, op: &Op, micro: Micro) -> Option<Hold> {
         match (op, micro) {
             (Op::Copy(_), Micro::CopyBegin { .. }) => self.first_hold(engine, op),
             (Op::Step(run), Micro::Read { layer, component, .. }) => run.op.items.iter().find_map(|item| {
@@ -107,11 +107,14 @@ impl<P: Protocol> World<P> {
         if done < total {
             self.engines[engine].streams[stream].push_front(op);
         } else {
-            self.op_done(engine, op);
+            self.op_done(machine, engine, op);
         }
     }
 
-    fn op_done(&mut self, engine: usize, op: Op) {
+    fn op_done(&mut self, machine: &Machine, engine: usize, op: Op) {
+        if !machine.driven && !matches!(op, Op::Record(_)) {
+            self.engines[engine].landed.push(op.clone());
+        }
         match op {
             Op::Copy(run) if run.op.record_on == run.op.stream => self.copy_reported(engine, &run.op),
             Op::Copy(_) => {}

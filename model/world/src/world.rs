@@ -9,9 +9,11 @@ use kvweft_core::{
 
 use crate::actions::Action;
 use crate::config::Machine;
+use crate::eager::Arrived;
 use crate::engine::{Engine, EventSlotState, Report, SOURCES};
 use crate::kept::Kept;
 use crate::memory::Memory;
+use crate::ops::Op;
 use crate::properties::Violation;
 use crate::protocol::Protocol;
 
@@ -45,12 +47,14 @@ pub(crate) struct Left {
     pub(crate) part_failures: u8,
 }
 
-crate::reuse::clone_in_place!(World<P> { engines, links, clients, timers, left, next_room });
+crate::reuse::clone_in_place!(World<P> { engines, arrived, links, clients, timers, left, next_room });
 
 /// A whole world.
 #[derive(Debug)]
 pub struct World<P> {
     pub(crate) engines: Vec<Engine<P>>,
+    /// Sends that have ended, as long as somebody may not know.
+    pub(crate) arrived: Vec<Arrived>,
     /// Control messages under way: towards prefill, towards decode.
     pub(crate) links: [VecDeque<Arc<Message>>; 2],
     pub(crate) clients: Vec<Client>,
@@ -84,6 +88,9 @@ pub struct Found {
     pub touched: Touched,
     /// Rules whose fences or waits kept something back on the device.
     pub held: RuleSet,
+    /// Kinds of actions that [`World::eager`] may have given out before this step and, as this step shows, should not
+    /// have: one bit a kind.
+    pub refuted: u64,
     /// What happened, if asked for.
     pub log: Option<Vec<LogEntry>>,
 }
@@ -117,6 +124,7 @@ impl<P: Protocol> World<P> {
             streams: [VecDeque::new(), VecDeque::new(), VecDeque::new()],
             nic: Vec::new(),
             reports: std::array::from_fn::<_, SOURCES, _>(|_| VecDeque::new()),
+            landed: Vec::new(),
             memory: Memory::new(config.pages, config.units.len()),
             events: vec![
                 EventSlotState {
@@ -132,6 +140,7 @@ impl<P: Protocol> World<P> {
         let budget = &machine.budget;
         World {
             engines: engines.collect(),
+            arrived: Vec::new(),
             links: [VecDeque::new(), VecDeque::new()],
             clients: vec![Client::default(); machine.scripts.len()],
             timers: Vec::new(),
@@ -255,10 +264,14 @@ impl<P: Protocol> World<P> {
 
     fn deliver(&mut self, machine: &Machine, link: u8, found: &mut Found) {
         let message = self.links[usize::from(link)].pop_front().expect("enabled");
+        if link == 1 {
+            self.arrived.retain(|arrived| !(arrived.told_by_next && arrived.op.room == message.room));
+        }
         self.input(machine, link, Input::Peer { life: message.life, message: &message }, found);
     }
 
     pub(crate) fn report(&mut self, machine: &Machine, engine: u8, report: Report, found: &mut Found) {
+        self.acknowledge(engine, report);
         match report {
             Report::Completed(transfer, part, outcome) => {
                 self.input(machine, engine, Input::Completed { transfer, part, outcome }, found);
@@ -273,6 +286,24 @@ impl<P: Protocol> World<P> {
                     self.end_answer(machine, engine, request, tokens, found);
                 }
             }
+        }
+    }
+
+    /// From here on the manager knows of the end of what is reported.
+    fn acknowledge(&mut self, engine: u8, report: Report) {
+        let landed = &mut self.engines[usize::from(engine)].landed;
+        match report {
+            Report::Step(step) => landed.retain(|op| !matches!(op, Op::Step(run) if run.op.step == step)),
+            Report::Completed(transfer, part, _) => {
+                landed.retain(|op| !matches!(op, Op::Copy(run) if run.op.transfer == transfer));
+                let links = &self.links;
+                let ended = |arrived: &&mut Arrived| arrived.op.transfer == transfer && arrived.op.part == part;
+                for arrived in self.arrived.iter_mut().filter(ended).filter(|arrived| !arrived.acknowledged) {
+                    arrived.acknowledged = true;
+                    arrived.told_by_next = links[1].iter().all(|message| message.room != arrived.op.room);
+                }
+            }
+            Report::Metadata(..) => {}
         }
     }
 
@@ -301,6 +332,7 @@ impl<P: Protocol> World<P> {
 
     /// Hands in everything that is queued for an engine, then the answer to its poll.
     pub(crate) fn poll(&mut self, machine: &Machine, engine: u8, timer: Timer, found: &mut Found) {
+        self.watch_poll(usize::from(engine), found);
         for source in 0..SOURCES {
             while let Some(report) = self.engines[usize::from(engine)].reports[source].pop_front() {
                 self.report(machine, engine, report, found);

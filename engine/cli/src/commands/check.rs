@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kvweft_check::explore::{Limit, MissProbability, Options, Outcome, Progress, Verdict};
 use kvweft_check::lanes;
 use kvweft_check::record::replay;
+use kvweft_check::reduce::Reduction;
 use kvweft_check::scenario::{self, Scenario};
 use kvweft_check::system::Marks;
 use kvweft_check::verdict::{Cause, Checkpoints, Report, Settings, check_from};
@@ -45,7 +46,8 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
         }
         reports.push(report);
     }
-    let coverage = (whole_suite && args.drop.is_empty() && args.only.is_empty()).then(|| coverage(&reports));
+    let coverage =
+        (whole_suite && !args.reduce && args.drop.is_empty() && args.only.is_empty()).then(|| coverage(&reports));
     match args.format {
         Format::Text => output::result(&text(&scenarios, &reports, coverage.as_ref(), &settings))?,
         Format::Json => output::result(&json::reports(&scenarios, &reports, coverage.as_ref(), &settings))?,
@@ -78,6 +80,7 @@ fn settings(args: &args::Check) -> Result<Settings, Failure> {
     };
     let mut explore = Options { states_max: args.max_states, table_bytes_max: args.max_memory, ..Options::default() };
     explore.exact = args.exact;
+    explore.reduce = args.reduce;
     if let Some(threads) = args.threads {
         explore.threads = usize::from(threads);
     }
@@ -207,8 +210,13 @@ fn covers(scenarios: &[Scenario], reports: &[Report]) -> String {
     let requests = scenarios.iter().map(|scenario| scenario.requests.len()).max().unwrap_or(0);
     let layers = scenarios.iter().map(|scenario| scenario.model.layers.len()).max().unwrap_or(0);
     let pages = scenarios.iter().map(|scenario| scenario.world.device_pages).max().unwrap_or(0);
+    let part = if outcomes().any(|outcome| matches!(outcome.reduction, Some(Reduction::Applied { .. }))) {
+        " of a reduced search"
+    } else {
+        ""
+    };
     format!(
-        "{interleavings}: {states} states; at most {}, {}, {}; {miss}\n",
+        "{interleavings}: {states} states{part}; at most {}, {}, {}; {miss}\n",
         counted(requests, "request"),
         counted(pages as usize, "device page"),
         counted(layers, "layer")

@@ -57,6 +57,9 @@ pub(super) struct Expansion<K, State> {
     pub(super) targets: Vec<Target>,
     /// End of each state's row in `targets`; with liveness only.
     pub(super) row_ends: Vec<usize>,
+    /// Steps of the other classes, and the ends of their rows; with `all_steps` only.
+    pub(super) others: Vec<Target>,
+    pub(super) other_ends: Vec<usize>,
     pub(super) stuck: Vec<Stuck>,
     /// A property is broken and the search is to stop there.
     pub(super) stopped: bool,
@@ -74,6 +77,8 @@ impl<K, State> Expansion<K, State> {
             done: Vec::new(),
             targets: Vec::new(),
             row_ends: Vec::new(),
+            others: Vec::new(),
+            other_ends: Vec::new(),
             stuck: Vec::new(),
             stopped: false,
         }
@@ -267,7 +272,14 @@ impl<'a, S: System, K: Key> Expander<'a, S, K> {
                     }
                 },
             };
-            if self.options.liveness && class == Class::System && !into.targets[row_start..].contains(&target) {
+            if !self.options.liveness {
+                continue;
+            }
+            if class != Class::System {
+                if self.options.all_steps {
+                    into.others.push(target);
+                }
+            } else if !into.targets[row_start..].contains(&target) {
                 into.targets.push(target);
             }
         }
@@ -275,6 +287,7 @@ impl<'a, S: System, K: Key> Expander<'a, S, K> {
         into.done.push(row.done);
         if self.options.liveness {
             into.row_ends.push(into.targets.len());
+            into.other_ends.push(into.others.len());
             into.stuck.extend(row.stuck.take().map(|owed| Stuck { state: row.index, owed }));
         }
     }

@@ -4,7 +4,7 @@ use super::checkpoint::Word;
 use super::fingerprint::fingerprint;
 
 /// What stands for an encoding in the visited set.
-pub(crate) trait Key: Word + Eq + Send + Sync {
+pub(crate) trait Key: Word + Ord + Send + Sync {
     /// Whether different encodings have different keys.
     const EXACT: bool;
 

@@ -27,6 +27,12 @@ pub struct Options {
     /// gives its trace, but the state behind it is neither stored nor explored on account of that step, and liveness
     /// takes it for a way out: what would have come after it is unknown.
     pub expand_violating: bool,
+    /// Search a part of the system that has the same verdict for every property: see [`crate::reduce`]. Judges liveness in
+    /// any case.
+    pub reduce: bool,
+    /// Keep the steps of every class, not only of System, and say in [`Outcome::acyclic`](super::Outcome::acyclic) whether
+    /// they go round. Needs `liveness`.
+    pub all_steps: bool,
 }
 
 impl Options {
@@ -52,6 +58,8 @@ impl Default for Options {
             stop_at_first: false,
             liveness: true,
             expand_violating: false,
+            reduce: false,
+            all_steps: false,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::reduce::Reduction;
 use crate::system::Marks;
 use crate::trace::Trace;
 
@@ -28,6 +29,11 @@ pub struct Outcome<A> {
     pub fingerprint_collisions: u64,
     /// The most that the tables took, in bytes as filled: see [`crate::explore::Options::table_bytes_max`].
     pub table_bytes: u64,
+    /// How a reduction went, if one was asked for.
+    pub reduction: Option<Reduction>,
+    /// Whether every run ends: no steps of any class go round. Known after an exhausted search with
+    /// [`all_steps`](super::Options::all_steps).
+    pub acyclic: Option<bool>,
     /// A hash over all states in the order of their numbers, with the parent and the action position of each. Equal
     /// digests mean that two searches numbered the same states in the same way.
     pub digest: u128,

@@ -1,15 +1,17 @@
-//! Finding a cycle of System steps.
+//! Finding the components of the graph of System steps in which something can go round.
 
 use super::{BitSet, EXIT, Reverse, SystemGraph};
 
-/// The least numbered state on a cycle, and the states of a shortest cycle from it back to itself.
-pub(super) fn first_cycle(graph: &SystemGraph, reverse: &Reverse) -> Option<(u32, Vec<u32>)> {
-    let core = trim(graph, reverse);
+/// The strongly connected components that hold a cycle and no done state, in order of their least numbered states; the
+/// states of each in order.
+pub(crate) fn components(graph: &SystemGraph, reverse: &Reverse) -> Vec<Vec<u32>> {
+    let mut core = trim(graph, reverse);
+    (0..graph.len() as u32).filter(|&state| graph.done.contains(state)).for_each(|state| core.remove(state));
     // Almost always nothing is left, and the memory of a search for components is never needed.
-    core.first()?;
-    let entry = least_on_cycle(graph, &core)?;
-    let way = graph.shortest_way(entry, |state| core.contains(state), |state| state == entry);
-    Some((entry, way.expect("the entry lies on a cycle of the core")))
+    if core.first().is_none() {
+        return Vec::new();
+    }
+    on_cycles(graph, &core)
 }
 
 /// The states from which a cycle is in reach: all that is left when states without a step are taken away, again and
@@ -31,23 +33,25 @@ fn trim(graph: &SystemGraph, reverse: &Reverse) -> BitSet {
     core
 }
 
-/// The least numbered state of all strongly connected components that hold a cycle: Tarjan's algorithm, with an explicit
-/// stack because a path of System steps can be as long as there are states.
-fn least_on_cycle(graph: &SystemGraph, core: &BitSet) -> Option<u32> {
+/// The components of `core` that hold a cycle: Tarjan's algorithm, with an explicit stack because a path of System steps
+/// can be as long as there are states.
+fn on_cycles(graph: &SystemGraph, core: &BitSet) -> Vec<Vec<u32>> {
     let mut tarjan = Tarjan {
         order: vec![0; graph.len()],
         low: vec![0; graph.len()],
         on_stack: BitSet::default(),
         stack: Vec::new(),
         entered: 0,
-        least: None,
+        found: Vec::new(),
     };
     for root in (0..graph.len() as u32).filter(|&state| core.contains(state)) {
         if tarjan.order[root as usize] == 0 {
             tarjan.visit(graph, core, root);
         }
     }
-    tarjan.least
+    tarjan.found.iter_mut().for_each(|component| component.sort_unstable());
+    tarjan.found.sort_unstable();
+    tarjan.found
 }
 
 struct Tarjan {
@@ -57,7 +61,7 @@ struct Tarjan {
     on_stack: BitSet,
     stack: Vec<u32>,
     entered: u32,
-    least: Option<u32>,
+    found: Vec<Vec<u32>>,
 }
 
 impl Tarjan {
@@ -109,7 +113,7 @@ impl Tarjan {
         let component = self.stack.split_off(start);
         component.iter().for_each(|&state| self.on_stack.remove(state));
         if component.len() > 1 || graph.row(head).contains(&head) {
-            self.least = self.least.into_iter().chain(component).min();
+            self.found.push(component);
         }
     }
 }
@@ -126,31 +130,30 @@ mod tests {
         graph
     }
 
-    fn cycle(rows: &[&[u32]]) -> Option<(u32, Vec<u32>)> {
+    fn found(rows: &[&[u32]]) -> Vec<Vec<u32>> {
         let graph = graph(rows);
-        first_cycle(&graph, &Reverse::of(&graph))
+        components(&graph, &Reverse::of(&graph))
     }
 
     #[test]
     fn a_graph_without_a_cycle_has_none() {
-        assert_eq!(cycle(&[]), None);
-        assert_eq!(cycle(&[&[1, 2], &[3], &[3, EXIT], &[]]), None);
+        assert!(found(&[]).is_empty());
+        assert!(found(&[&[1, 2], &[3], &[3, EXIT], &[]]).is_empty());
     }
 
     #[test]
-    fn a_state_that_only_leads_to_a_cycle_is_not_its_entry() {
-        assert_eq!(cycle(&[&[1], &[2], &[3], &[2]]), Some((2, vec![3, 2])));
+    fn a_state_that_only_leads_to_a_cycle_or_away_from_it_is_not_on_it() {
+        assert_eq!(found(&[&[1], &[2], &[3], &[2]]), [[2, 3]]);
+        assert_eq!(found(&[&[1], &[2, 3], &[], &[4], &[3, 5], &[5]]), [vec![3, 4], vec![5]]);
+        assert_eq!(found(&[&[3], &[1], &[1], &[2, 3]]), [[1], [3]]);
     }
 
     #[test]
-    fn a_state_between_two_cycles_is_not_an_entry() {
-        assert_eq!(cycle(&[&[1], &[2, 3], &[], &[4], &[3, 5], &[5]]), Some((3, vec![4, 3])));
-        assert_eq!(cycle(&[&[3], &[1], &[1], &[2, 3]]), Some((1, vec![1])));
-    }
-
-    #[test]
-    fn the_shortest_cycle_of_a_component_is_reported() {
-        assert_eq!(cycle(&[&[1], &[2], &[3, 1], &[4], &[1]]), Some((1, vec![2, 1])));
+    fn a_cycle_that_needs_a_done_state_is_none() {
+        let mut graph = graph(&[&[1]]);
+        graph.push([0, 2].into_iter(), true).expect("a small graph");
+        graph.push([1, 2].into_iter(), false).expect("a small graph");
+        assert_eq!(components(&graph, &Reverse::of(&graph)), [[2]]);
     }
 
     #[test]
@@ -159,7 +162,9 @@ mod tests {
         let mut graph = SystemGraph::default();
         (0..last).for_each(|state| graph.push([state + 1].into_iter(), false).expect("a small graph"));
         graph.push([0].into_iter(), false).expect("a small graph");
-        let (entry, way) = first_cycle(&graph, &Reverse::of(&graph)).expect("one large cycle");
-        assert_eq!((entry, way.len()), (0, last as usize + 1));
+        assert_eq!(
+            components(&graph, &Reverse::of(&graph)).iter().map(Vec::len).collect::<Vec<_>>(),
+            [last as usize + 1]
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod counts;
+mod fairness;
 mod graph;
 mod liveness;
 mod random_graphs;

@@ -6,7 +6,7 @@ use super::PropertyInfo;
 pub const INFO: PropertyInfo = PropertyInfo {
     name: "no-idle-loop",
     liveness: true,
-    says: "the system does not go round in circles by its own steps",
+    says: "the system does not go round in circles by its own steps under a fair scheduler, short of its goal",
     seen_in: "vllm #49674",
 };
 
