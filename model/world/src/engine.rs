@@ -53,6 +53,9 @@ pub(crate) struct EventSlotState {
 
 crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, memory, events, metadata, launched });
 
+/// Requests, and how many tokens each will have.
+pub(crate) type Ends = Arc<[(u32, u32)]>;
+
 /// One engine.
 #[derive(Debug)]
 pub(crate) struct Engine<P> {
@@ -64,8 +67,8 @@ pub(crate) struct Engine<P> {
     pub(crate) events: Vec<EventSlotState>,
     /// The room that each metadata row names.
     pub(crate) metadata: Vec<Option<Room>>,
-    /// End positions of the items of launched steps: request, life, tokens when done.
-    pub(crate) launched: Vec<(StepId, Arc<[(u32, u32)]>)>,
+    /// Launched steps: of each item the request and its tokens when done.
+    pub(crate) launched: Vec<(StepId, Ends)>,
 }
 
 impl<P> Engine<P> {
