@@ -177,21 +177,19 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
     fn run(&mut self, checkpoint: Option<&Checkpoint>) -> Result<(), Stop> {
         let mut keeper = checkpoint.map(Keeper::new);
         let resumed = checkpoint.map(|checkpoint| self.resume(checkpoint)).transpose().map_err(Stop::Failed)?.flatten();
-        let (mut first, mut frontier) = match resumed {
+        let mut frontier = match resumed {
             Some(resumed) => resumed,
-            None => (0, self.start()?),
+            None => self.start()?,
         };
         let (system, options) = (self.system, self.options);
         let mut workers: Vec<_> = (0..options.threads.max(1)).map(|_| Expander::new(system, options)).collect();
         while frontier.len() > 0 {
-            let states = frontier.len();
-            frontier = self.expand_level(&mut workers, first, frontier)?;
-            first += states as u32;
+            frontier = self.expand_level(&mut workers, frontier)?;
             self.counts.depth += u64::from(frontier.len() > 0);
             if let Some(keeper) = &mut keeper
                 && (keeper.is_due() || frontier.len() == 0)
             {
-                keeper.write(|to| self.save(first, to)).map_err(Stop::Failed)?;
+                keeper.write(|to| self.save(frontier.first, to)).map_err(Stop::Failed)?;
             }
         }
         Ok(())
@@ -199,7 +197,7 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
 
     /// The distinct initial states.
     fn start(&mut self) -> Result<Frontier<S::State>, Stop> {
-        let mut frontier = Frontier::default();
+        let mut frontier = Frontier::new(0);
         let mut encoding = Vec::new();
         for (position, state) in self.system.initial().into_iter().enumerate() {
             encoding.clear();
@@ -220,12 +218,12 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
     fn expand_level(
         &mut self,
         workers: &mut [Expander<'a, S, K>],
-        mut first: u32,
         frontier: Frontier<S::State>,
     ) -> Result<Frontier<S::State>, Stop> {
+        let mut first = frontier.first;
         let mut left = frontier.len();
         self.report(left);
-        let mut next = Frontier::default();
+        let mut next = Frontier::new(first + left as u32);
         let mut chunks = frontier.into_chunks();
         loop {
             let batch: Vec<Chunk<S>> = chunks.by_ref().take(workers.len() * CHUNKS_PER_WORKER).collect();

@@ -53,6 +53,9 @@ pub(crate) struct EventSlotState {
 
 crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, landed, memory, events, metadata, launched });
 
+/// Requests, and how many tokens each will have.
+pub(crate) type Ends = Arc<[(u32, u32)]>;
+
 /// One engine.
 #[derive(Debug)]
 pub(crate) struct Engine<P> {
@@ -66,11 +69,9 @@ pub(crate) struct Engine<P> {
     pub(crate) events: Vec<EventSlotState>,
     /// The room that each metadata row names.
     pub(crate) metadata: Vec<Option<Room>>,
-    pub(crate) launched: Vec<(StepId, StepEnds)>,
+    /// Launched steps: of each item the request and its tokens when done.
+    pub(crate) launched: Vec<(StepId, Ends)>,
 }
-
-/// Of each item of a launched step, the request, and its tokens when the step is done.
-pub(crate) type StepEnds = Arc<[(u32, u32)]>;
 
 impl<P> Engine<P> {
     /// The first fence of a list that has not happened, if any.

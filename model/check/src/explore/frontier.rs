@@ -5,16 +5,17 @@ const CHUNK_STATES: usize = 64;
 
 /// States in chunks, so that those that were expanded are given up while the others wait.
 pub(super) struct Frontier<State> {
+    /// The number of the first of them.
+    pub(super) first: u32,
     chunks: Vec<Vec<State>>,
 }
 
-impl<State> Default for Frontier<State> {
-    fn default() -> Self {
-        Self { chunks: Vec::new() }
-    }
-}
-
 impl<State> Frontier<State> {
+    /// An empty level whose first state will have the number `first`.
+    pub(super) fn new(first: u32) -> Self {
+        Self { first, chunks: Vec::new() }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK_STATES + last.len())
     }
@@ -28,13 +29,6 @@ impl<State> Frontier<State> {
                 self.chunks.push(chunk);
             }
         }
-    }
-
-    /// A level of these states.
-    pub(super) fn of(states: impl IntoIterator<Item = State>) -> Self {
-        let mut frontier = Self::default();
-        states.into_iter().for_each(|state| frontier.push(state));
-        frontier
     }
 
     /// All chunks in order; all but the last are full.

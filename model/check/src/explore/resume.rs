@@ -55,17 +55,16 @@ impl<S: System, K: Key> Search<'_, S, K> {
         Ok(first)
     }
 
-    /// Takes over a checkpoint, if there is one: the number of the first state to expand, and the level it begins.
-    pub(super) fn resume(
-        &mut self,
-        checkpoint: &Checkpoint,
-    ) -> Result<Option<(u32, Frontier<S::State>)>, CheckpointError> {
+    /// Takes over a checkpoint, if there is one: the level to go on with.
+    pub(super) fn resume(&mut self, checkpoint: &Checkpoint) -> Result<Option<Frontier<S::State>>, CheckpointError> {
         let Some(first) = checkpoint::read(checkpoint, |from| self.load(from))? else { return Ok(None) };
-        let frontier = self.states_from(first).ok_or_else(|| CheckpointError::Damaged {
+        let states = self.states_from(first).ok_or_else(|| CheckpointError::Damaged {
             path: checkpoint.path.clone(),
             why: "the steps in it do not lead to its states: the system has changed".to_owned(),
         })?;
-        Ok(Some((first, Frontier::of(frontier))))
+        let mut frontier = Frontier::new(first);
+        states.into_iter().for_each(|state| frontier.push(state));
+        Ok(Some(frontier))
     }
 
     /// The states from number `first` on, made anew by taking the steps that led to them; `None` if they lead elsewhere.
