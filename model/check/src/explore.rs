@@ -33,10 +33,10 @@ pub use options::{Options, WantedProperties};
 pub use outcome::{Counts, Limit, MissProbability, Outcome, Progress, Verdict};
 
 pub(crate) use checkpoint::{Loader, Saver};
+pub(crate) use column::Column;
 pub(crate) use fingerprint::fingerprint;
 
 use checkpoint::Keeper;
-use column::Column;
 use fingerprint::digest;
 use frontier::Frontier;
 use key::Key;
