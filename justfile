@@ -38,6 +38,10 @@ bench:
     time target/release/kvweft check --threads 1 >/dev/null
     time target/release/kvweft check >/dev/null
 
+# Races the explorer against stateright and SPIN on the same systems; compiles the peers, which nothing else does.
+bench-peers *args:
+    cargo run --release --manifest-path tests/bench/Cargo.toml --target-dir target/bench -- {{args}}
+
 # Runs the property tests and the fuzzed parsers with many more cases than `just test` does (long).
 fuzz cases="100000":
     PROPTEST_CASES={{cases}} cargo test --release -p kvweft-tests

@@ -33,11 +33,11 @@ pub use options::{Options, WantedProperties};
 pub use outcome::{Counts, Limit, MissProbability, Outcome, Progress, Verdict};
 
 pub(crate) use checkpoint::{Loader, Saver};
+pub(crate) use column::Column;
 pub(crate) use fingerprint::fingerprint;
 pub(crate) use key::Key;
 
 use checkpoint::Keeper;
-use column::Column;
 use fingerprint::digest;
 use frontier::Frontier;
 
@@ -51,6 +51,8 @@ use visited::{Entry, STATES_MAX, Visited};
 
 /// Chunks given to each worker at a time: enough to be worth a new thread, few enough to bound what waits for merging.
 const CHUNKS_PER_WORKER: usize = 16;
+/// With fewer chunks each, threads cost more than they bring.
+const CHUNKS_WORTH_A_WORKER: usize = 2;
 /// The parent of an initial state, whose action position is its place among the initial states.
 const NO_PARENT: u32 = u32::MAX;
 
@@ -230,8 +232,8 @@ impl<'a, S: System, K: Key> Search<'a, S, K> {
             if batch.is_empty() {
                 return Ok(next);
             }
-            // Two chunks each make it worth a thread. One worker merges each chunk while its steps are in the cache.
-            let busy = workers.len().min(batch.len() / 2);
+            // One worker merges each chunk while its steps are in the cache.
+            let busy = workers.len().min(batch.len() / CHUNKS_WORTH_A_WORKER);
             let together = if busy > 1 { batch.len() } else { 1 };
             let mut batch = batch.into_iter();
             while batch.len() > 0 {

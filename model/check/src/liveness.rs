@@ -26,7 +26,7 @@ pub(crate) mod fair;
 use std::collections::BTreeSet;
 use std::io;
 
-use crate::explore::{Limit, Loader, Saver, WantedProperties};
+use crate::explore::{Column, Limit, Loader, Saver, WantedProperties};
 use crate::system::{System, Violation};
 
 /// The property that a cycle of System actions breaks.
@@ -41,13 +41,13 @@ const NONE: u32 = u32::MAX;
 /// The System steps between all states, by number, and which states are done or stuck.
 #[derive(Default)]
 pub(crate) struct SystemGraph {
-    targets: Vec<u32>,
+    targets: Column<u32>,
     /// End of each state's row in `targets`.
-    ends: Vec<u32>,
+    ends: Column<u32>,
     done: BitSet,
     /// Steps of the other classes, in rows as those of System; empty unless all steps are kept.
-    others: Vec<u32>,
-    other_ends: Vec<u32>,
+    others: Column<u32>,
+    other_ends: Column<u32>,
     stuck: Vec<(u32, OwedSet)>,
     owed_sets: Vec<Vec<&'static str>>,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Judged {
 pub(crate) fn judge(graph: &SystemGraph, want: &WantedProperties) -> Judged {
     let reverse = Reverse::of(graph);
     let states = 0..graph.len() as u32;
-    let has_exit = |state: u32| graph.row(state).contains(&EXIT);
+    let has_exit = |state: u32| graph.row(state).any(|target| target == EXIT);
     let saved = reverse.reachable(states.filter(|&state| graph.done.contains(state) || has_exit(state)), |_| true);
     let doomed = saved.complement(graph.len());
 
@@ -125,7 +125,7 @@ impl SystemGraph {
     /// Adds the next state: the targets of its System steps in the order of the actions.
     pub(crate) fn push(&mut self, targets: impl Iterator<Item = u32>, done: bool) -> Result<(), Limit> {
         let state = self.ends.len() as u32;
-        self.targets.extend(targets);
+        targets.for_each(|target| self.targets.push(target));
         self.ends.push(u32::try_from(self.targets.len()).map_err(|_| Limit::Memory)?);
         if done {
             self.done.insert(state);
@@ -135,7 +135,7 @@ impl SystemGraph {
 
     /// Adds the targets of the newest state's steps of other classes.
     pub(crate) fn push_others(&mut self, targets: impl Iterator<Item = u32>) -> Result<(), Limit> {
-        self.others.extend(targets);
+        targets.for_each(|target| self.others.push(target));
         self.other_ends.push(u32::try_from(self.others.len()).map_err(|_| Limit::Memory)?);
         Ok(())
     }
@@ -152,8 +152,8 @@ impl SystemGraph {
 
     /// Writes all of it to a checkpoint.
     pub(crate) fn save(&self, to: &mut Saver) -> io::Result<()> {
-        to.list(self.targets.iter().copied())?;
-        to.list(self.ends.iter().copied())?;
+        to.list(self.targets.iter())?;
+        to.list(self.ends.iter())?;
         to.list(self.done.0.iter().copied())?;
         to.list(self.stuck.iter().map(|&(state, set)| u64::from(state) << 32 | u64::from(set)))?;
         to.put(self.owed_sets.len() as u64)?;
@@ -180,16 +180,16 @@ impl SystemGraph {
 
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
-        let lists = size_of_val(&self.targets[..]) + size_of_val(&self.ends[..]) + size_of_val(&self.stuck[..]);
-        let others = size_of_val(&self.others[..]) + size_of_val(&self.other_ends[..]);
-        (lists + others + size_of_val(&self.done.0[..])) as u64
+        let rest = size_of_val(&self.stuck[..]) + size_of_val(&self.done.0[..]);
+        let columns = [&self.targets, &self.ends, &self.others, &self.other_ends];
+        columns.iter().map(|column| column.bytes()).sum::<u64>() + rest as u64
     }
 
     fn len(&self) -> usize {
         self.ends.len()
     }
 
-    fn row(&self, state: u32) -> &[u32] {
+    fn row(&self, state: u32) -> impl ExactSizeIterator<Item = u32> + '_ {
         row(&self.targets, &self.ends, state)
     }
 
@@ -205,7 +205,7 @@ impl SystemGraph {
         let mut head = 0;
         while let Some(&state) = queue.get(head) {
             head += 1;
-            for &target in self.row(state) {
+            for target in self.row(state) {
                 if target == EXIT || came_from[target as usize] != NONE {
                     continue;
                 }
@@ -226,17 +226,18 @@ impl SystemGraph {
     }
 }
 
-fn row<'a>(targets: &'a [u32], ends: &[u32], state: u32) -> &'a [u32] {
-    let state = state as usize;
-    let start = if state == 0 { 0 } else { ends[state - 1] };
-    &targets[start as usize..ends[state] as usize]
+fn row<'a>(targets: &'a Column<u32>, ends: &Column<u32>, state: u32) -> impl ExactSizeIterator<Item = u32> + 'a {
+    let start = if state == 0 { 0 } else { ends.at(state - 1) };
+    // A range of u32 does not know its length on every machine.
+    let (start, end) = (start as usize, ends.at(state) as usize);
+    (start..end).map(|place| targets.at(place as u32))
 }
 
 /// Whether no steps of `graph`, of any class, go round: all states go when those that nothing leads to go, again and again.
 pub(crate) fn acyclic(graph: &SystemGraph) -> bool {
     let steps = |state: u32| {
         let others = row(&graph.others, &graph.other_ends, state);
-        graph.row(state).iter().chain(others).copied().filter(|&target| target != EXIT)
+        graph.row(state).chain(others).filter(|&target| target != EXIT)
     };
     let states = 0..graph.len() as u32;
     let mut sources = vec![0u32; graph.len()];
@@ -265,8 +266,8 @@ struct Reverse {
 impl Reverse {
     fn of(graph: &SystemGraph) -> Self {
         let mut starts = vec![0u32; graph.len() + 1];
-        let inside = || graph.targets.iter().filter(|&&target| target != EXIT);
-        inside().for_each(|&target| starts[target as usize] += 1);
+        let inside = || graph.targets.iter().filter(|&target| target != EXIT);
+        inside().for_each(|target| starts[target as usize] += 1);
         let mut end = 0;
         for start in &mut starts {
             end += *start;
@@ -275,7 +276,7 @@ impl Reverse {
         // Each row is filled from its end, which moves its start into place.
         let mut sources = vec![0; end as usize];
         for state in (0..graph.len() as u32).rev() {
-            for &target in graph.row(state).iter().filter(|&&target| target != EXIT) {
+            for target in graph.row(state).filter(|&target| target != EXIT) {
                 starts[target as usize] -= 1;
                 sources[starts[target as usize] as usize] = state;
             }

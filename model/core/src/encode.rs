@@ -4,6 +4,7 @@
 //! the state. No step of the manager chooses by such a number, so renaming commutes with stepping, the state space is
 //! finite, and what repeats is seen to repeat.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::effect::Status;
@@ -17,6 +18,8 @@ use crate::tree::{NIL, NodeId};
 #[derive(Clone, Debug, Default)]
 pub struct Renamer {
     tables: Vec<Vec<u64>>,
+    /// By place, names that were taken over; they come before those in `tables`.
+    adopted: Vec<Option<Arc<Renamer>>>,
     place: u8,
 }
 
@@ -41,6 +44,7 @@ impl Renamer {
     /// Forgets all names; keeps memory.
     pub fn clear(&mut self) {
         self.tables.iter_mut().for_each(Vec::clear);
+        self.adopted.iter_mut().for_each(|part| *part = None);
         self.place = 0;
     }
 
@@ -54,15 +58,17 @@ impl Renamer {
         self.place
     }
 
-    /// Takes over the names that a part gave which was encoded on its own. What it named first is taken as it is; of what
-    /// is named here already, `out` gets the number that each name of the part has.
-    pub fn adopt(&mut self, part: &Renamer, out: &mut Vec<u8>) {
-        for (at, table) in part.tables.iter().enumerate().filter(|(_, table)| !table.is_empty()) {
-            if self.table(at).is_empty() {
-                self.table(at).extend_from_slice(table);
-            } else {
-                out.extend(table.iter().map(|&raw| self.number_in(at, raw)));
-            }
+    /// Takes over the names that were given to one engine, the present one, in an encoding of its own. It must be the
+    /// first that names things of this engine. Rooms are common to all: `out` gets the number that each of them has here.
+    pub fn adopt(&mut self, part: &Arc<Renamer>, out: &mut Vec<u8>) {
+        let place = usize::from(self.place);
+        if self.adopted.len() <= place {
+            self.adopted.resize(place + 1, None);
+        }
+        self.adopted[place] = Some(Arc::clone(part));
+        if place > 0 {
+            let rooms = part.tables.get(Space::Room as usize);
+            out.extend(rooms.into_iter().flatten().map(|&raw| self.number_in(Space::Room as usize, raw)));
         }
     }
 
@@ -71,20 +77,21 @@ impl Renamer {
         self.number_in(place * SPACES + space as usize, raw)
     }
 
-    fn table(&mut self, at: usize) -> &mut Vec<u64> {
+    fn number_in(&mut self, at: usize, raw: u64) -> u8 {
+        let adopted = adopted(&self.adopted, at);
+        if let Some(position) = adopted.iter().position(|&known| known == raw) {
+            return short(position);
+        }
+        let before = adopted.len();
         if self.tables.len() <= at {
             self.tables.resize_with(at + 1, Vec::new);
         }
-        &mut self.tables[at]
-    }
-
-    fn number_in(&mut self, at: usize, raw: u64) -> u8 {
-        let table = self.table(at);
+        let table = &mut self.tables[at];
         let position = table.iter().position(|&known| known == raw).unwrap_or_else(|| {
             table.push(raw);
             table.len() - 1
         });
-        u8::try_from(position).ok().filter(|&number| number < 255).expect("a world of at most 254 things of a kind")
+        short(before + position)
     }
 
     /// The number of a page in one life of its slot; two bytes, page and generation.
@@ -108,7 +115,10 @@ impl Renamer {
     /// If no page of the tier has it yet.
     pub fn numbered(&self, tier: Tier, number: usize) -> PageId {
         let space = if tier == Tier::DEVICE { Space::DevicePage } else { Space::HostPage };
-        PageId(self.tables[usize::from(self.place) * SPACES + space as usize][number] as u32)
+        let at = usize::from(self.place) * SPACES + space as usize;
+        let adopted = adopted(&self.adopted, at);
+        let raw = adopted.get(number).copied().unwrap_or_else(|| self.tables[at][number - adopted.len()]);
+        PageId(raw as u32)
     }
 
     /// The number of a transfer.
@@ -135,6 +145,15 @@ impl Renamer {
     pub fn event(&mut self, slot: u8, generation: Generation) -> u8 {
         self.number(Space::EventGeneration, u64::from(slot) << 32 | u64::from(generation.0))
     }
+}
+
+fn adopted(parts: &[Option<Arc<Renamer>>], at: usize) -> &[u64] {
+    let part = parts.get(at / SPACES).and_then(Option::as_ref);
+    part.and_then(|part| part.tables.get(at)).map_or(&[], Vec::as_slice)
+}
+
+fn short(position: usize) -> u8 {
+    u8::try_from(position).ok().filter(|&number| number < 255).expect("a world of at most 254 things of a kind")
 }
 
 impl Manager {

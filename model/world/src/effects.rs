@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kvweft_core::{CopyOp, Effect, Ending, Input, LayerWait, MoveKind, Role, RunStep, Stream, Tier};
+use kvweft_core::{CopyOp, Effect, Ending, Input, LayerSet, LayerWait, MoveKind, Role, RunStep, Stream, Tier};
 use kvweft_trace::Content;
 
 use crate::config::Machine;
@@ -97,7 +97,7 @@ impl<P: Protocol> World<P> {
             if state.queued.is_none_or(|queued| newer(record.generation, queued)) {
                 state.queued = Some(record.generation);
             }
-            state.flags.iter_mut().for_each(|flag| *flag = false);
+            state.flags = LayerSet::default();
         }
         let streams = &mut self.engines[engine].streams;
         if let Some(micros) = apart {

@@ -174,7 +174,7 @@ fn streams<P>(engine: &Engine<P>, names: &mut Renamer, out: &mut Vec<u8>) {
         for recorded in std::iter::once(&state.queued).chain(&state.recorded) {
             out.push(recorded.map_or(255, |generation| names.event(slot as u8, generation)));
         }
-        out.extend(state.flags.iter().map(|&flag| u8::from(flag)));
+        out.extend((0..state.recorded.len() as u8).map(|layer| u8::from(state.flags.has(layer))));
     }
     for row in &engine.metadata {
         out.push(row.map_or(255, |room| names.room(room)));

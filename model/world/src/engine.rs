@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvweft_core::{
-    Fence, FenceOn, Generation, LayerWait, MetadataSlot, Outcome, Part, Room, RuleSite, SendOp, StepId, TransferId,
+    Fence, FenceOn, Generation, LayerSet, LayerWait, MetadataSlot, Outcome, Part, Room, RuleSite, SendOp, StepId,
+    TransferId,
 };
 use kvweft_trace::Content;
 
@@ -48,7 +49,7 @@ pub(crate) struct EventSlotState {
     pub(crate) recorded: Vec<Option<Generation>>,
     /// Whether anything was recorded for each layer since the slot was last handed out: all that a wait without a
     /// generation can look at.
-    pub(crate) flags: Vec<bool>,
+    pub(crate) flags: LayerSet,
 }
 
 crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, landed, memory, events, metadata, launched });
@@ -95,7 +96,7 @@ impl<P> Engine<P> {
         let slot = &self.events[usize::from(wait.slot.0)];
         match wait.generation {
             Some(generation) => slot.recorded[usize::from(layer)].is_some_and(|r| !newer(generation, r)),
-            None => slot.flags[usize::from(layer)],
+            None => slot.flags.has(layer),
         }
     }
 }

@@ -32,7 +32,7 @@ struct Node<P> {
 #[derive(Debug)]
 struct Encoded {
     bytes: Vec<u8>,
-    names: Renamer,
+    names: Arc<Renamer>,
 }
 
 /// What came of an input.
@@ -204,13 +204,13 @@ impl<P: Protocol> Kept<P> {
         *self.0.accounts.get_or_init(|| self.0.manager.accounts())
     }
 
-    /// Appends the encoding; names go on from those that are there. A manager is always encoded as the same engine's.
+    /// Appends the encoding, as the first of its engine; a manager is always that of the same engine.
     pub(crate) fn encode(&self, names: &mut Renamer, out: &mut Vec<u8>) {
         let encoded = self.0.encoded.get_or_init(|| {
-            let mut own = Encoded { bytes: Vec::new(), names: Renamer::default() };
-            own.names.enter(names.place());
-            self.0.manager.encode(&mut own.names, &mut own.bytes);
-            own
+            let (mut bytes, mut own) = (Vec::new(), Renamer::default());
+            own.enter(names.place());
+            self.0.manager.encode(&mut own, &mut bytes);
+            Encoded { bytes, names: Arc::new(own) }
         });
         out.extend_from_slice(&encoded.bytes);
         names.adopt(&encoded.names, out);

@@ -171,7 +171,7 @@ impl<P: Protocol> World<P> {
         if let Some(record) = op.record {
             let state = &mut self.engines[engine].events[usize::from(record.slot.0)];
             state.recorded[usize::from(layer)] = Some(record.generation);
-            state.flags[usize::from(layer)] = true;
+            state.flags.0 |= 1 << layer;
             if !machine.driven {
                 self.input(machine, engine as u8, Input::LayerReady { transfer: op.transfer, layer }, found);
             }

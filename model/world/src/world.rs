@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvweft_core::{
-    BlockHash, Effect, Input, Message, Outcome, Part, RequestId, Role, Room, RuleSet, Submit, Timer, Touched,
+    BlockHash, Effect, Input, LayerSet, Message, Outcome, Part, RequestId, Role, Room, RuleSet, Submit, Timer, Touched,
 };
 
 use crate::actions::Action;
@@ -130,7 +130,7 @@ impl<P: Protocol> World<P> {
                 EventSlotState {
                     queued: None,
                     recorded: vec![None; usize::from(config.layers)],
-                    flags: vec![false; usize::from(config.layers)],
+                    flags: LayerSet::default(),
                 };
                 usize::from(config.event_slots)
             ],

@@ -1,4 +1,5 @@
-//! Races of the explorer against other checkers, on one machine and in one run: `kvweft-bench [ROUNDS]`.
+//! Races of the explorer against other checkers, on one machine and in one run: `kvweft-bench [ROUNDS [WORLD..]]`. With
+//! worlds named, only they are searched.
 //!
 //! Two-phase commit with eight resource managers is searched by kvweft and stateright with a state of one word, by
 //! stateright with the state that its authors wrote, and by SPIN. Worlds of the cache are searched by kvweft and by
@@ -28,10 +29,15 @@ const MANAGERS: u32 = 8;
 const WORLDS: [&str; 2] = ["abort-between-chunks", "case-everything-on"];
 
 fn main() {
-    let rounds = std::env::args().nth(1).map_or(3, |text| text.parse().expect("expected a number of rounds"));
-    two_phase_commit(rounds);
-    for name in WORLDS {
-        world(name, rounds);
+    let mut arguments = std::env::args().skip(1);
+    let rounds = arguments.next().map_or(3, |text| text.parse().expect("expected a number of rounds"));
+    let named: Vec<String> = arguments.collect();
+    if named.is_empty() {
+        two_phase_commit(rounds);
+    }
+    let worlds = if named.is_empty() { WORLDS.map(str::to_owned).to_vec() } else { named };
+    for name in worlds {
+        world(&name, rounds);
     }
 }
 

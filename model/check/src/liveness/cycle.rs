@@ -18,7 +18,7 @@ pub(crate) fn components(graph: &SystemGraph, reverse: &Reverse) -> Vec<Vec<u32>
 /// again.
 fn trim(graph: &SystemGraph, reverse: &Reverse) -> BitSet {
     let mut core = BitSet::default().complement(graph.len());
-    let inside = |state: u32| graph.row(state).iter().filter(|&&target| target != EXIT).count() as u16;
+    let inside = |state: u32| graph.row(state).filter(|&target| target != EXIT).count() as u16;
     let mut degrees: Vec<u16> = (0..graph.len() as u32).map(inside).collect();
     let mut ends: Vec<u32> = (0..graph.len() as u32).filter(|&state| degrees[state as usize] == 0).collect();
     while let Some(state) = ends.pop() {
@@ -71,7 +71,7 @@ impl Tarjan {
         self.enter(root);
         while let Some((state, followed)) = calls.last_mut() {
             let state = *state;
-            if let Some(&target) = graph.row(state).get(*followed) {
+            if let Some(target) = graph.row(state).nth(*followed) {
                 *followed += 1;
                 if target == EXIT || !core.contains(target) {
                     continue;
@@ -112,7 +112,7 @@ impl Tarjan {
         let start = self.stack.iter().rposition(|&state| state == head).expect("a head is on the stack");
         let component = self.stack.split_off(start);
         component.iter().for_each(|&state| self.on_stack.remove(state));
-        if component.len() > 1 || graph.row(head).contains(&head) {
+        if component.len() > 1 || graph.row(head).any(|target| target == head) {
             self.found.push(component);
         }
     }
