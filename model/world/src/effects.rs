@@ -116,9 +116,6 @@ impl<P: Protocol> World<P> {
                 }
             });
         }
-        for &block in op.items.iter().flat_map(|item| &item.pages) {
-            self.engines[engine].memory.page_mut(block).used = true;
-        }
         let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
         self.engines[engine].launched.push((op.step, ends));
         let micros = step_micros(&op, &machine.engines[engine], machine.grain).into();
@@ -139,7 +136,6 @@ impl<P: Protocol> World<P> {
                     properties::free_list_is_a_set::check_taken(page, block, found);
                     page.owner = Owner::Taken;
                     page.generation = block.generation;
-                    page.used = false;
                 }
                 MoveKind::Free => {
                     let page = self.engines[engine].memory.page_mut(block);
