@@ -38,6 +38,7 @@ pub const SCENARIOS: &[File] = files!("", ".toml";
     "case-send-residual",
     "completion-at-deadline",
     "contended-layers",
+    "contended-queue",
     "contended-reload",
     "contended-sessions",
     "dense-handover",
