@@ -8,8 +8,6 @@
 //!
 //! `docs/reductions.md` has the argument.
 
-use std::sync::Arc;
-
 use kvweft_core::{BlockRef, Component, CopyOp, Fence, FenceOn, Pair, PartKind, RequestId, RunStep, SendOp, StepItem};
 
 use crate::actions::Action;
@@ -18,16 +16,6 @@ use crate::engine::newer;
 use crate::ops::{CopyRun, Micro, Op, StepRun};
 use crate::protocol::Protocol;
 use crate::world::{Found, World};
-
-/// A send that has ended, and who knows.
-#[derive(Clone, Debug)]
-pub(crate) struct Arrived {
-    pub(crate) op: Arc<SendOp>,
-    /// Whether its own manager has the report.
-    pub(crate) acknowledged: bool,
-    /// Whether the next message of its room that reaches the peer was sent with that knowledge.
-    pub(crate) told_by_next: bool,
-}
 
 /// An operation that touches pages.
 #[derive(Clone, Copy)]
@@ -323,13 +311,8 @@ impl<P: Protocol> World<P> {
             }
         }
         self.watch_sends(&uses, found);
-        if let Work::Send(send) = work {
-            self.refute_unacknowledged_ends(found);
-            // The peer's manager may have used the page, and nothing that it said came before this.
-            let used = |pair: &Pair| self.engines[1].memory.page(pair.to.tier, pair.to.page).used;
-            if send.pairs.iter().any(used) {
-                found.refuted |= (0..ENDS / 2).fold(0, |kinds, at| kinds | 1 << (of_stream(1, 0) + at));
-            }
+        if let Work::Send(_) = work {
+            self.refute_ends_of_sends(found);
         }
     }
 
@@ -346,17 +329,13 @@ impl<P: Protocol> World<P> {
     fn watch_sends(&self, uses: &[Use], found: &mut Found) {
         let begun = self.engines[0].nic.iter().filter(|run| run.done > 0);
         let met = begun.fold(0, |met, run| met | conflict(uses, &Work::Send(&run.op).uses(0)));
-        let met = self.arrived.iter().fold(met, |met, arrived| {
-            let mut touched = Work::Send(&arrived.op).uses(0);
-            touched.retain(|touch| touch.engine == 1 || !arrived.acknowledged);
-            met | conflict(uses, &touched)
-        });
+        let met = self.arrived.iter().fold(met, |met, op| met | conflict(uses, &Work::Send(op).uses(0)));
         found.refuted |= met << SEND_BEGINS | met << SEND_ENDS;
     }
 
-    fn refute_unacknowledged_ends(&self, found: &mut Found) {
-        for arrived in self.arrived.iter().filter(|arrived| !arrived.acknowledged) {
-            found.refuted |= Work::Send(&arrived.op).groups() << SEND_ENDS;
+    fn refute_ends_of_sends(&self, found: &mut Found) {
+        for op in &self.arrived {
+            found.refuted |= Work::Send(op).groups() << SEND_ENDS;
         }
     }
 
@@ -366,14 +345,14 @@ impl<P: Protocol> World<P> {
             found.refuted |= first.groups() << (of_stream(e, s) + ENDS);
         }
         if engine == 0 {
-            self.refute_unacknowledged_ends(found);
+            self.refute_ends_of_sends(found);
         }
     }
 
     /// Somebody looks at all of the peer's memory.
     pub(crate) fn watch_arrivals(&self, found: &mut Found) {
         let begun = self.engines[0].nic.iter().filter(|run| run.done > 0).map(|run| &run.op);
-        for op in begun.chain(self.arrived.iter().map(|arrived| &arrived.op)) {
+        for op in begun.chain(&self.arrived) {
             let groups = Work::Send(op).groups();
             found.refuted |= groups << SEND_BEGINS | groups << SEND_ENDS;
         }

@@ -123,9 +123,6 @@ impl<P: Protocol> World<P> {
             let items = &mut Arc::make_mut(&mut op).items;
             items.iter_mut().for_each(|item| item.waits.retain(stays));
         }
-        for &block in op.items.iter().flat_map(|item| &item.pages) {
-            engine.memory.page_mut(block).used = true;
-        }
         let ends = op.items.iter().map(|item| (item.request.0, item.first_token + item.tokens)).collect();
         engine.launched.push((op.step, ends));
         let run = StepRun { op, micros: Arc::clone(micros), done: 0 };
@@ -145,7 +142,6 @@ impl<P: Protocol> World<P> {
                     properties::free_list_is_a_set::check_taken(page, block, found);
                     page.owner = Owner::Taken;
                     page.generation = block.generation;
-                    page.used = false;
                 }
                 MoveKind::Free => {
                     let page = self.engines[engine].memory.page_mut(block);

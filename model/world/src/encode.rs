@@ -79,7 +79,8 @@ impl<P: Protocol> World<P> {
 }
 
 impl<P: Protocol> World<P> {
-    /// As [`World::encode`], for worlds of which eager actions are taken at once: with who knows what has ended.
+    /// As [`World::encode`], for worlds of which eager actions are taken at once: with what has
+    /// ended unreported.
     pub fn encode_watched(&self, names: &mut Renamer, out: &mut Vec<u8>) {
         self.encode(names, out);
         for (e, engine) in self.engines.iter().enumerate() {
@@ -89,22 +90,8 @@ impl<P: Protocol> World<P> {
             }
             out.push(255);
         }
-        for arrived in &self.arrived {
-            pairs(&arrived.op.pairs, (0, 1), names, out);
-            out.extend([names.room(arrived.op.room), u8::from(arrived.acknowledged), u8::from(arrived.told_by_next)]);
-        }
-        if let [_, peer] = &self.engines[..] {
-            names.enter(1);
-            for (t, tier) in peer.memory.tiers.iter().enumerate() {
-                let mut used: Vec<u8> = (0u32..)
-                    .zip(&tier.pages)
-                    .filter(|(_, page)| page.used)
-                    .map(|(page, _)| names.page(Tier(t as u8), PageId(page)))
-                    .collect();
-                used.sort_unstable();
-                out.push(used.len() as u8);
-                out.extend(used);
-            }
+        for op in &self.arrived {
+            pairs(&op.pairs, (0, 1), names, out);
         }
     }
 }

@@ -27,8 +27,6 @@ pub(crate) enum Owner {
 pub(crate) struct Page {
     pub(crate) owner: Owner,
     pub(crate) generation: Generation,
-    /// Whether a stream was given work on it since it was handed out.
-    pub(crate) used: bool,
 }
 
 /// One tier: its pages, and the cells of all of them in a row.

@@ -7,7 +7,6 @@ use kvweft_core::{MovedPart, Outcome, PartKind};
 use kvweft_trace::Content;
 
 use crate::config::{Grain, Machine};
-use crate::eager::Arrived;
 use crate::engine::{FROM_NIC, NicRun, Report};
 use crate::protocol::Protocol;
 use crate::world::{Found, OTHER, World};
@@ -64,8 +63,7 @@ impl<P: Protocol> World<P> {
 
     fn arrive(&mut self, machine: &Machine, run: &NicRun) {
         if !machine.driven {
-            let op = Arc::clone(&run.op);
-            self.arrived.push(Arrived { op, acknowledged: false, told_by_next: false });
+            self.arrived.push(Arc::clone(&run.op));
         }
     }
 

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvweft_core::{
-    BlockHash, Effect, Input, LayerSet, Message, Outcome, Part, RequestId, Role, Room, RuleSet, Submit, Timer, Touched,
+    BlockHash, Effect, Input, LayerSet, Message, Outcome, Part, RequestId, Role, Room, RuleSet, SendOp, Submit, Timer,
+    Touched,
 };
 
 use crate::actions::Action;
 use crate::config::Machine;
-use crate::eager::Arrived;
 use crate::engine::{Engine, EventSlotState, Report, SOURCES};
 use crate::kept::Kept;
 use crate::memory::Memory;
@@ -53,8 +53,8 @@ crate::reuse::clone_in_place!(World<P> { engines, arrived, links, clients, timer
 #[derive(Debug)]
 pub struct World<P> {
     pub(crate) engines: Vec<Engine<P>>,
-    /// Sends that have ended, as long as somebody may not know.
-    pub(crate) arrived: Vec<Arrived>,
+    /// Sends that have ended, and whose reports their manager has not taken.
+    pub(crate) arrived: Vec<Arc<SendOp>>,
     /// Control messages under way: towards prefill, towards decode.
     pub(crate) links: [VecDeque<Arc<Message>>; 2],
     pub(crate) clients: Vec<Client>,
@@ -264,9 +264,6 @@ impl<P: Protocol> World<P> {
 
     fn deliver(&mut self, machine: &Machine, link: u8, found: &mut Found) {
         let message = self.links[usize::from(link)].pop_front().expect("enabled");
-        if link == 1 {
-            self.arrived.retain(|arrived| !(arrived.told_by_next && arrived.op.room == message.room));
-        }
         self.input(machine, link, Input::Peer { life: message.life, message: &message }, found);
     }
 
@@ -296,12 +293,7 @@ impl<P: Protocol> World<P> {
             Report::Step(step) => landed.retain(|op| !matches!(op, Op::Step(run) if run.op.step == step)),
             Report::Completed(transfer, part, _) => {
                 landed.retain(|op| !matches!(op, Op::Copy(run) if run.op.transfer == transfer));
-                let links = &self.links;
-                let ended = |arrived: &&mut Arrived| arrived.op.transfer == transfer && arrived.op.part == part;
-                for arrived in self.arrived.iter_mut().filter(ended).filter(|arrived| !arrived.acknowledged) {
-                    arrived.acknowledged = true;
-                    arrived.told_by_next = links[1].iter().all(|message| message.room != arrived.op.room);
-                }
+                self.arrived.retain(|op| (op.transfer, op.part) != (transfer, part));
             }
             Report::Metadata(..) => {}
         }

@@ -137,6 +137,7 @@ fn check_writes_what_its_schema_says() {
         &["check", "handover", "--max-states", "10"],
         &["check", "handover", "--max-memory", "1K"],
         &["check", "reload-before-prefill-read", "--grain", "atomic"],
+        &["check", "contended-reload", "handover", "--reduce"],
     ];
     for args in runs {
         let ran = folder.run(&[args, ["--format", "json"].as_slice()].concat());
