@@ -21,6 +21,11 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Explore scenarios exhaustively: the built-in suite if none is named.
     Check(Check),
+    /// Find the minimal sets of dropped rules that break a scenario, and those that make it hold when they are kept.
+    #[command(
+        after_help = "Exit codes: 0 if some set of rules makes it hold, 1 if none does, 2 bad input, 3 if a search was cut off."
+    )]
+    Repair(Repair),
     /// Step through a trace and show what each step changes.
     Replay(Replay),
     /// Make a trace shorter while it still violates its property.
@@ -53,6 +58,37 @@ pub(crate) struct Check {
     /// Built-in scenarios by name, scenario files, or folders of them.
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<String>,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// Only scenarios with this tag.
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// Write every counterexample to this folder, as a trace and drawn as lanes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Repair {
+    /// A built-in scenario by name, or a scenario file.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: String,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// Write the shortest trace of every minimal breaking set to this folder, also drawn as lanes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// How worlds are searched.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Search {
     /// Drop this rule, everywhere or at one site, in place of what the scenarios drop. May be given several times.
     #[arg(long, value_name = "RULE[@SITE]")]
     pub(crate) drop: Vec<String>,
@@ -62,9 +98,6 @@ pub(crate) struct Check {
     /// Check this property only. May be given several times.
     #[arg(long, value_name = "PROPERTY")]
     pub(crate) only: Vec<String>,
-    /// Only scenarios with this tag.
-    #[arg(long, value_name = "TAG")]
-    pub(crate) tag: Option<String>,
     /// How finely operations are cut into steps, in place of what the scenarios say.
     #[arg(long)]
     pub(crate) grain: Option<Grain>,
@@ -80,12 +113,6 @@ pub(crate) struct Check {
     /// Keep whole encodings in place of 128-bit fingerprints: slower, and exact.
     #[arg(long)]
     pub(crate) exact: bool,
-    /// Write every counterexample to this folder, as a trace and drawn as lanes.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// How results are written.
-    #[arg(long, default_value = "text")]
-    pub(crate) format: Format,
 }
 
 #[derive(Debug, clap::Args)]

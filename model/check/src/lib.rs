@@ -1,11 +1,22 @@
-//! The explorer of kvweft: exhaustive search over any [`system::System`].
+//! The explorer of kvweft: exhaustive search over any state machine.
+//!
+//! There are three doors for code that is not kvweft's own. A cache manager that speaks
+//! [`Protocol`](kvweft_world::Protocol) is put into [`world_system::WorldSystem`] and gets streams, torn copies, shadow
+//! memory and properties for nothing. Any other state machine is a [`system::System`]. One that cannot be cloned or hashed
+//! goes through [`replayed::Replayed`]. [`builder::Checker`] asks the questions, in a plain `#[test]`.
 #[cfg(feature = "scenario-files")]
 pub mod build;
+pub mod builder;
 pub mod explore;
 pub mod graph;
 pub mod lanes;
 pub mod liveness;
+mod numbers;
 pub mod record;
+mod regressions;
+#[cfg(feature = "scenario-files")]
+pub mod repair;
+pub mod replayed;
 #[cfg(feature = "scenario-files")]
 pub mod scenario;
 pub mod shrink;
@@ -13,4 +24,5 @@ pub mod system;
 pub mod trace;
 #[cfg(feature = "scenario-files")]
 pub mod verdict;
+pub mod words;
 pub mod world_system;

@@ -79,28 +79,34 @@ pub fn check(scenario: &Scenario, settings: &Settings, progress: &dyn Fn(&Progre
     report
 }
 
-struct Run<'a> {
-    scenario: &'a Scenario,
-    settings: &'a Settings,
-    progress: &'a dyn Fn(&Progress),
+/// Searches of one scenario with this or that dropped.
+pub(crate) struct Run<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) settings: &'a Settings,
+    pub(crate) progress: &'a dyn Fn(&Progress),
 }
 
 impl Run<'_> {
-    fn system(&self, drops: RuleSet) -> CacheSystem {
+    pub(crate) fn system(&self, drops: RuleSet) -> CacheSystem {
         build_with(self.scenario, drops, self.settings.grain, kvweft_core::AllocationOrder::Ascending)
     }
 
-    fn explore(&self, drops: RuleSet) -> Outcome<Action> {
+    /// The options of each search: the settings' own, and what the scenario narrows.
+    pub(crate) fn options(&self) -> Options {
         let mut options = self.settings.explore.clone();
         options.states_max = options.states_max.min(self.scenario.states_max);
         let listed = self.settings.only.as_ref().unwrap_or(&self.scenario.properties);
         if !listed.is_empty() {
             options.want = WantedProperties::Listed(listed.clone());
         }
-        explore_with(&self.system(drops), &options, self.progress)
+        options
     }
 
-    fn cause(&self, drops: &[String], set: RuleSet, trace: &Trace<Action>) -> Cause {
+    pub(crate) fn explore(&self, drops: RuleSet) -> Outcome<Action> {
+        explore_with(&self.system(drops), &self.options(), self.progress)
+    }
+
+    pub(crate) fn cause(&self, drops: &[String], set: RuleSet, trace: &Trace<Action>) -> Cause {
         let origin =
             Origin { scenario: self.scenario.name.clone(), digest: self.scenario.digest(), drops: drops.to_vec() };
         let file = record::<Manager>(&self.system(set), trace, &origin);
