@@ -34,6 +34,8 @@ pub(crate) enum Failure {
     Option { option: String, why: String },
     #[error("error: {0}")]
     Run(String),
+    #[error("error: {scenario}: {why}\nhelp: `--drop RULE` names the rules in place of the scenario's own")]
+    Repair { scenario: String, why: kvweft_check::repair::NoRepair },
     #[error("error: --only: {0}")]
     Property(String),
     #[error("error: {}: {why}", path.display())]

@@ -4,15 +4,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use kvweft_check::build::{CacheSystem, build_with, dropped, with_names};
+use kvweft_check::explore::Options;
 use kvweft_check::record::replay;
 use kvweft_check::scenario::{self, Grain, Scenario, nearest};
+use kvweft_check::verdict::Settings;
 use kvweft_core::{AllocationOrder, RuleSet};
 use kvweft_shell::run::Report;
 use kvweft_trace::TraceFile;
 use kvweft_world::PROPERTIES;
 
 use crate::failure::{self, Failure};
-use crate::output;
+use crate::{args, output};
 
 /// The scenarios that the user names: built-in ones, files, or folders; all built-in ones if none is named.
 pub(crate) fn scenarios(names: &[String], tag: Option<&str>) -> Result<Vec<Scenario>, Failure> {
@@ -48,6 +50,26 @@ pub(crate) fn one_scenario(name: &str) -> Result<Scenario, Failure> {
     }
     let built_in = kvweft_scenarios::SCENARIOS.iter().map(|file| file.name);
     Err(Failure::NoScenario { name: name.to_owned(), nearest: nearest(name, built_in).map(str::to_owned) })
+}
+
+/// How worlds are searched.
+pub(crate) fn settings(args: &args::Search) -> Result<Settings, Failure> {
+    let drop = match (args.drop.is_empty(), args.all_rules) {
+        (true, false) => None,
+        (true, true) => Some((Vec::new(), RuleSet::EMPTY)),
+        (false, _) => Some((args.drop.clone(), rules(&args.drop)?)),
+    };
+    let mut explore = Options { states_max: args.max_states, table_bytes_max: args.max_memory, ..Options::default() };
+    explore.exact = args.exact;
+    if let Some(threads) = args.threads {
+        explore.threads = usize::from(threads);
+    }
+    let grain = args.grain.map(|grain| match grain {
+        args::Grain::Default => scenario::Grain::Default,
+        args::Grain::Finest => scenario::Grain::Finest,
+        args::Grain::Atomic => scenario::Grain::Atomic,
+    });
+    Ok(Settings { explore, drop, only: properties(&args.only)?, grain })
 }
 
 /// The rules of `--drop`.

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use kvweft_check::explore::{Limit, Outcome, Verdict};
 use kvweft_check::record::{Impossible, Replayed};
+use kvweft_check::repair::{Kept, Repair};
 use kvweft_check::scenario::{Grain, Scenario};
-use kvweft_check::verdict::{Report, Settings};
+use kvweft_check::verdict::{Cause, Report, Settings};
 use kvweft_shell::conform::{Checked, NotConforming};
 use kvweft_trace::TraceFile;
 use kvweft_world::Action;
@@ -58,21 +59,7 @@ pub(crate) fn reports(
         .iter()
         .zip(reports)
         .map(|(scenario, report)| {
-            let causes: Vec<Value> = report
-                .causes
-                .iter()
-                .map(|cause| {
-                    json!({
-                        "property": cause.trace.violation.property,
-                        "drops": cause.drops,
-                        "steps": cause.trace.steps.len(),
-                        "dooming_step": cause.trace.dooming_step,
-                        "loop_from": cause.trace.loop_from,
-                        "detail": cause.trace.violation.detail,
-                        "trace": cause.file.to_string(),
-                    })
-                })
-                .collect();
+            let causes: Vec<Value> = report.causes.iter().map(cause).collect();
             json!({
                 "name": scenario.name,
                 "title": scenario.title,
@@ -97,6 +84,50 @@ pub(crate) fn reports(
         })
     });
     print(&json!({ "format": "kvweft-check", "version": 1, "scenarios": scenarios, "coverage": coverage }))
+}
+
+fn cause(cause: &Cause) -> Value {
+    json!({
+        "property": cause.trace.violation.property,
+        "drops": cause.drops,
+        "steps": cause.trace.steps.len(),
+        "dooming_step": cause.trace.dooming_step,
+        "loop_from": cause.trace.loop_from,
+        "detail": cause.trace.violation.detail,
+        "trace": cause.file.to_string(),
+    })
+}
+
+/// The document of `kvweft repair`.
+pub(crate) fn repair(scenario: &Scenario, repair: &Repair, settings: &Settings) -> String {
+    let kept = |sets: &[Kept]| -> Vec<Value> {
+        sets.iter().map(|kept| json!({ "rules": kept.rules, "undone_by": kept.undone_by })).collect()
+    };
+    let properties = repair.properties.iter().map(|repaired| {
+        json!({
+            "property": repaired.property,
+            "as_written": repaired.as_written,
+            "broken_by": repaired.breaking.iter().map(cause).collect::<Vec<_>>(),
+            "holds_with": kept(&repaired.kept),
+        })
+    });
+    print(&json!({
+        "format": "kvweft-repair",
+        "version": 1,
+        "name": scenario.name,
+        "digest": scenario.digest(),
+        "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+        "drops": repair.drops,
+        "sets": repair.sets,
+        "states": repair.states,
+        "properties": properties.collect::<Vec<_>>(),
+        "holds_with": kept(&repair.whole),
+        "groups": repair.groups.iter().map(|group| json!({
+            "properties": group.properties,
+            "rules": group.rules,
+        })).collect::<Vec<_>>(),
+        "unknown": repair.unknown,
+    }))
 }
 
 fn grain(grain: Grain) -> &'static str {

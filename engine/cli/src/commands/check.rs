@@ -1,12 +1,10 @@
 //! `kvweft check`.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use kvweft_check::explore::{Limit, MissProbability, Options, Outcome, Progress, Verdict};
+use kvweft_check::explore::{Limit, MissProbability, Outcome, Verdict};
 use kvweft_check::lanes;
 use kvweft_check::record::replay;
 use kvweft_check::scenario::{self, Scenario};
@@ -15,14 +13,15 @@ use kvweft_check::verdict::{Cause, Report, Settings, check};
 use kvweft_core::RuleSet;
 use kvweft_world::Action;
 
-use crate::args::{self, Format, Grain};
+use crate::args::{self, Format};
 use crate::coverage::Coverage;
 use crate::failure::Failure;
+use crate::progress::Shown;
 use crate::{input, json, output, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
-    let settings = settings(args)?;
+    let settings = input::settings(&args.search)?;
     let scenarios = input::scenarios(&args.scenarios, args.tag.as_deref())?;
     if let Some(folder) = &args.out {
         names_differ(&scenarios)?;
@@ -42,7 +41,8 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
         }
         reports.push(report);
     }
-    let coverage = (whole_suite && args.drop.is_empty() && args.only.is_empty()).then(|| coverage(&reports));
+    let coverage =
+        (whole_suite && args.search.drop.is_empty() && args.search.only.is_empty()).then(|| coverage(&reports));
     match args.format {
         Format::Text => output::result(&text(&scenarios, &reports, coverage.as_ref(), &settings))?,
         Format::Json => output::result(&json::reports(&scenarios, &reports, coverage.as_ref(), &settings))?,
@@ -59,25 +59,6 @@ fn names_differ(scenarios: &[Scenario]) -> Result<(), Failure> {
         Some(pair) => Err(Failure::SameName(pair[0].to_owned())),
         None => Ok(()),
     }
-}
-
-fn settings(args: &args::Check) -> Result<Settings, Failure> {
-    let drop = match (args.drop.is_empty(), args.all_rules) {
-        (true, false) => None,
-        (true, true) => Some((Vec::new(), RuleSet::EMPTY)),
-        (false, _) => Some((args.drop.clone(), input::rules(&args.drop)?)),
-    };
-    let mut explore = Options { states_max: args.max_states, table_bytes_max: args.max_memory, ..Options::default() };
-    explore.exact = args.exact;
-    if let Some(threads) = args.threads {
-        explore.threads = usize::from(threads);
-    }
-    let grain = args.grain.map(|grain| match grain {
-        Grain::Default => scenario::Grain::Default,
-        Grain::Finest => scenario::Grain::Finest,
-        Grain::Atomic => scenario::Grain::Atomic,
-    });
-    Ok(Settings { explore, drop, only: input::properties(&args.only)?, grain })
 }
 
 fn exit_code(reports: &[Report], coverage: Option<&Coverage>) -> ExitCode {
@@ -222,7 +203,8 @@ fn showcase<'a>(scenarios: &'a [Scenario], reports: &'a [Report]) -> Option<(&'a
     })
 }
 
-fn drawn(scenario: &Scenario, cause: &Cause, grain: Option<scenario::Grain>) -> String {
+/// A counterexample as lanes.
+pub(crate) fn drawn(scenario: &Scenario, cause: &Cause, grain: Option<scenario::Grain>) -> String {
     let drops = input::rules(&cause.drops).unwrap_or(RuleSet::EMPTY);
     let memory = replay(&input::world(scenario, drops, grain), &cause.file)
         .map(|done| done.steps.into_iter().map(|step| step.memory).collect());
@@ -276,39 +258,5 @@ impl Bench {
             self.transitions as f64 / seconds,
             self.bytes as f64 / self.states.max(1) as f64
         )
-    }
-}
-
-/// Progress on standard error, where somebody is looking.
-struct Shown {
-    bar: Option<ProgressBar>,
-    name: String,
-    begun: Instant,
-}
-
-impl Shown {
-    fn new(at: usize, of: usize, name: &str) -> Shown {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("the template is fixed"));
-            bar
-        });
-        Shown { bar, name: format!("[{at}/{of}] {name}"), begun: Instant::now() }
-    }
-
-    fn show(&self, progress: &Progress) {
-        let Some(bar) = &self.bar else { return };
-        let rate = progress.states as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
-        bar.set_message(format!(
-            "{}  {} states, {rate:.0}/s, frontier {}, depth {}",
-            self.name, progress.states, progress.frontier, progress.depth
-        ));
-        bar.tick();
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

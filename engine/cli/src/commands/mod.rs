@@ -5,6 +5,7 @@ pub(crate) mod conform;
 pub(crate) mod list;
 pub(crate) mod meta;
 pub(crate) mod render;
+pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod selftest;

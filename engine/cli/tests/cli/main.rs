@@ -11,6 +11,7 @@ mod json;
 mod kvweft;
 mod mutations;
 mod other_commands;
+mod repair;
 mod run;
 mod run_input;
 mod streams;
