@@ -63,12 +63,53 @@ pub(crate) struct Check {
     /// Only scenarios with this tag.
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Option<String>,
+    /// Search nothing: estimate how many states and how much memory each search would take.
+    #[arg(long, group = "mode")]
+    pub(crate) plan: bool,
+    /// Search each world, and the worlds next to it: one more request, page, layer, fault, one at a time.
+    #[arg(long, group = "mode")]
+    pub(crate) grow: bool,
+    /// Search only what differs from one fixed order in at most so many places.
+    #[arg(long, value_name = "N", group = "mode", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(crate) delays: Option<u32>,
+    /// Walk at random in place of a search.
+    #[arg(long, value_name = "STRATEGY", group = "mode")]
+    pub(crate) walk: Option<Walk>,
+    #[command(flatten)]
+    pub(crate) walks: Walks,
     /// Write every counterexample to this folder, as a trace and drawn as lanes.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// How results are written.
     #[arg(long, default_value = "text")]
     pub(crate) format: Format,
+}
+
+/// How to walk.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Walks {
+    /// With --walk: which walks; every number gives others, the same on each run.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// With --walk: how many.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) walks: u64,
+    /// With --walk: steps of each at most.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) depth: u64,
+    /// With --walk pct: how many events must come in the right order.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) pct_depth: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Walk {
+    /// Every action alike.
+    Random,
+    /// Every actor by the steps that it has left, so that interleavings become nearly as likely.
+    Urw,
+    /// Actors with priorities that change at a few random steps.
+    Pct,
 }
 
 #[derive(Debug, clap::Args)]

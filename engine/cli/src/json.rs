@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
+use kvweft_check::bounded::Bounded;
 use kvweft_check::explore::{Limit, Outcome, Verdict};
+use kvweft_check::extent::Extent;
+use kvweft_check::grow::Neighbours;
+use kvweft_check::plan::Estimate;
 use kvweft_check::record::{Impossible, Replayed};
 use kvweft_check::repair::{Kept, Repair};
 use kvweft_check::scenario::{Grain, Scenario};
@@ -66,6 +70,7 @@ pub(crate) fn reports(
                 "source": scenario.source,
                 "digest": scenario.digest(),
                 "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+                "extent": extent(scenario),
                 "drops": report.drops,
                 "as_written": search(&report.as_written),
                 "all_rules": report.all_rules.as_ref().map(search),
@@ -128,6 +133,61 @@ pub(crate) fn repair(scenario: &Scenario, repair: &Repair, settings: &Settings) 
         })).collect::<Vec<_>>(),
         "unknown": repair.unknown,
     }))
+}
+
+/// The document of `kvweft check --plan`.
+pub(crate) fn plan(scenarios: &[Scenario], estimates: &[Estimate]) -> String {
+    let entries = scenarios.iter().zip(estimates).map(|(scenario, estimate)| {
+        json!({
+            "name": scenario.name,
+            "extent": extent(scenario),
+            "states": estimate.states,
+            "exact": estimate.exact,
+            "table_bytes": estimate.table_bytes,
+        })
+    });
+    print(&json!({ "format": "kvweft-plan", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
+}
+
+/// The document of `kvweft check --grow`.
+pub(crate) fn grow(scenarios: &[Scenario], all: &[Neighbours], settings: &Settings) -> String {
+    let entries = scenarios.iter().zip(all).map(|(scenario, neighbours)| {
+        let grown = neighbours.grown.iter().map(|grown| {
+            json!({ "dimension": grown.dimension.names().1, "from": grown.from, "search": search(&grown.outcome) })
+        });
+        json!({
+            "name": scenario.name,
+            "digest": scenario.digest(),
+            "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+            "as_written": search(&neighbours.as_written),
+            "grown": grown.collect::<Vec<_>>(),
+        })
+    });
+    print(&json!({ "format": "kvweft-grow", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
+}
+
+/// The document of `kvweft check --walk` and `--delays`.
+pub(crate) fn bounded(scenarios: &[Scenario], all: &[Bounded], settings: &Settings) -> String {
+    let entries = scenarios.iter().zip(all).map(|(scenario, found)| {
+        json!({
+            "name": scenario.name,
+            "digest": scenario.digest(),
+            "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+            "drops": found.drops,
+            "states": found.states,
+            "steps": found.steps,
+            "covered": found.covered,
+            "causes": found.causes.iter().map(cause).collect::<Vec<_>>(),
+        })
+    });
+    print(&json!({ "format": "kvweft-bounded", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
+}
+
+fn extent(scenario: &Scenario) -> Value {
+    let extent = Extent(scenario);
+    Value::Object(
+        extent.dimensions().map(|(dimension, count)| (dimension.names().1.replace(' ', "_"), count.into())).collect(),
+    )
 }
 
 fn grain(grain: Grain) -> &'static str {

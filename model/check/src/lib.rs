@@ -5,13 +5,21 @@
 //! memory and properties for nothing. Any other state machine is a [`system::System`]. One that cannot be cloned or hashed
 //! goes through [`replayed::Replayed`]. [`builder::Checker`] asks the questions, in a plain `#[test]`.
 #[cfg(feature = "scenario-files")]
+pub mod bounded;
+#[cfg(feature = "scenario-files")]
 pub mod build;
 pub mod builder;
+pub mod delays;
 pub mod explore;
+#[cfg(feature = "scenario-files")]
+pub mod extent;
 pub mod graph;
+#[cfg(feature = "scenario-files")]
+pub mod grow;
 pub mod lanes;
 pub mod liveness;
 mod numbers;
+pub mod plan;
 pub mod record;
 mod regressions;
 #[cfg(feature = "scenario-files")]
@@ -24,5 +32,6 @@ pub mod system;
 pub mod trace;
 #[cfg(feature = "scenario-files")]
 pub mod verdict;
+pub mod walk;
 pub mod words;
 pub mod world_system;

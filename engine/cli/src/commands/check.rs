@@ -5,15 +5,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use kvweft_check::explore::{Limit, MissProbability, Outcome, Verdict};
-use kvweft_check::lanes;
+use kvweft_check::grow::shrink_first;
 use kvweft_check::record::replay;
 use kvweft_check::scenario::{self, Scenario};
 use kvweft_check::system::Marks;
 use kvweft_check::verdict::{Cause, Report, Settings, check};
+use kvweft_check::{extent, lanes};
 use kvweft_core::RuleSet;
 use kvweft_world::Action;
 
 use crate::args::{self, Format};
+use crate::commands::{bounded, grow, plan};
 use crate::coverage::Coverage;
 use crate::failure::Failure;
 use crate::progress::Shown;
@@ -23,6 +25,15 @@ use crate::{input, json, output, table};
 pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     let settings = input::settings(&args.search)?;
     let scenarios = input::scenarios(&args.scenarios, args.tag.as_deref())?;
+    if args.plan {
+        return plan::run(args, &scenarios, &settings);
+    }
+    if args.grow {
+        return grow::run(args, &scenarios, &settings);
+    }
+    if let Some(bound) = bounded::bound(args) {
+        return bounded::run(args, &scenarios, &settings, bound);
+    }
     if let Some(folder) = &args.out {
         names_differ(&scenarios)?;
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
@@ -85,7 +96,8 @@ fn coverage(reports: &[Report]) -> Coverage {
     Coverage::of(&marks)
 }
 
-fn verdict(outcome: &Outcome<Action>) -> String {
+/// A verdict in a word or three.
+pub(crate) fn verdict(outcome: &Outcome<Action>) -> String {
     match outcome.verdict {
         Verdict::Holds => "holds".to_owned(),
         Verdict::Violated => "VIOLATED".to_owned(),
@@ -127,6 +139,7 @@ fn text(scenarios: &[Scenario], reports: &[Report], coverage: Option<&Coverage>,
     }
     out += &causes_text(scenarios, reports);
     out += &covers(scenarios, reports);
+    out += &covers_each(scenarios, reports, settings);
     if let Some(coverage) = coverage {
         out += &coverage.text();
     }
@@ -137,9 +150,12 @@ fn text(scenarios: &[Scenario], reports: &[Report], coverage: Option<&Coverage>,
     out
 }
 
+/// More scenarios than this are not told one by one.
+const TOLD_MAX: usize = 4;
+
 /// One line per property and minimal set of dropped rules, for few scenarios; the whole suite has `--out` for that.
 fn causes_text(scenarios: &[Scenario], reports: &[Report]) -> String {
-    if scenarios.len() > 4 {
+    if scenarios.len() > TOLD_MAX {
         return String::new();
     }
     let mut rows = Vec::new();
@@ -187,6 +203,41 @@ fn covers(scenarios: &[Scenario], reports: &[Report]) -> String {
     )
 }
 
+/// One line for each search that holds, and what to do about each that ran out.
+fn covers_each(scenarios: &[Scenario], reports: &[Report], settings: &Settings) -> String {
+    let mut out = String::new();
+    if scenarios.len() > TOLD_MAX {
+        return out;
+    }
+    for (scenario, report) in scenarios.iter().zip(reports) {
+        let grain = settings.grain.unwrap_or(scenario.world.grain);
+        let all_rules = report.all_rules.as_ref().map(|outcome| (" with every rule on", outcome));
+        for (rules, outcome) in [("", &report.as_written)].into_iter().chain(all_rules) {
+            if outcome.verdict == Verdict::Holds {
+                let covers = extent::covers(scenario, outcome, grain);
+                out += &format!("{}{rules} holds: {covers}\n", scenario.name);
+            }
+        }
+        if report.inconclusive() {
+            out += &out_of_room(scenario, settings);
+        }
+    }
+    out
+}
+
+fn out_of_room(scenario: &Scenario, settings: &Settings) -> String {
+    match shrink_first(scenario, settings) {
+        None => format!("{}: ran out, and nothing of it can be less\n", scenario.name),
+        Some((dimension, from, estimate)) => format!(
+            "{}: ran out; take from the {} first: with {} in place of {from} there are {}\n",
+            scenario.name,
+            dimension.names().1,
+            from - 1,
+            plan::states(&estimate)
+        ),
+    }
+}
+
 fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
@@ -204,7 +255,7 @@ fn showcase<'a>(scenarios: &'a [Scenario], reports: &'a [Report]) -> Option<(&'a
 }
 
 /// A counterexample as lanes.
-pub(crate) fn drawn(scenario: &Scenario, cause: &Cause, grain: Option<scenario::Grain>) -> String {
+fn drawn(scenario: &Scenario, cause: &Cause, grain: Option<scenario::Grain>) -> String {
     let drops = input::rules(&cause.drops).unwrap_or(RuleSet::EMPTY);
     let memory = replay(&input::world(scenario, drops, grain), &cause.file)
         .map(|done| done.steps.into_iter().map(|step| step.memory).collect());
@@ -223,10 +274,22 @@ fn write_causes(
         if report.drops.len() > 1 {
             name += &format!(".{}", cause.drops.join("+"));
         }
-        for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause, grain))] {
-            let path = folder.join(format!("{name}.{extension}"));
-            std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
-        }
+        write_cause(folder, &name, scenario, cause, grain)?;
+    }
+    Ok(())
+}
+
+/// A counterexample as a trace and drawn as lanes.
+pub(crate) fn write_cause(
+    folder: &Path,
+    name: &str,
+    scenario: &Scenario,
+    cause: &Cause,
+    grain: Option<scenario::Grain>,
+) -> Result<(), Failure> {
+    for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause, grain))] {
+        let path = folder.join(format!("{name}.{extension}"));
+        std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
     }
     Ok(())
 }

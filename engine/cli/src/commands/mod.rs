@@ -1,9 +1,12 @@
 //! One file a command.
 
+pub(crate) mod bounded;
 pub(crate) mod check;
 pub(crate) mod conform;
+pub(crate) mod grow;
 pub(crate) mod list;
 pub(crate) mod meta;
+pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod repair;
 pub(crate) mod replay;

@@ -9,7 +9,7 @@ use kvweft_check::scenario::Scenario;
 use kvweft_check::verdict::{Cause, Settings};
 
 use crate::args::{self, Format};
-use crate::commands::check::drawn;
+use crate::commands::check::write_cause;
 use crate::failure::Failure;
 use crate::progress::Shown;
 use crate::{input, json, output, table};
@@ -120,10 +120,7 @@ fn write_traces(folder: &Path, scenario: &Scenario, found: &Repair, settings: &S
     std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
     for cause in found.properties.iter().flat_map(|repaired| &repaired.breaking) {
         let name = format!("{}.{}.{}", scenario.name, cause.trace.violation.property, cause.drops.join("+"));
-        for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause, settings.grain))] {
-            let path = folder.join(format!("{name}.{extension}"));
-            std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
-        }
+        write_cause(folder, &name, scenario, cause, settings.grain)?;
     }
     Ok(())
 }
