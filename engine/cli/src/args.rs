@@ -1,12 +1,14 @@
 //! The arguments, as clap reads them.
 
 mod run;
+mod sweep;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use run::{Conform, Device, IndexK, Played, Run, Switch};
+pub(crate) use sweep::{Merge, Sweep};
 
 /// Model checker for the cache and transfer concurrency of LLM servers.
 #[derive(Debug, Parser)]
@@ -26,6 +28,12 @@ pub(crate) enum Command {
         after_help = "Exit codes: 0 if some set of rules makes it hold, 1 if none does, 2 bad input, 3 if a search was cut off."
     )]
     Repair(Repair),
+    /// Check many scenarios with many choices of rules and seeds, or one numbered part of that.
+    #[command(after_help = sweep::EXIT_CODES)]
+    Sweep(Sweep),
+    /// Put the results of the parts of a sweep together.
+    #[command(after_help = sweep::EXIT_CODES)]
+    Merge(Merge),
     /// Step through a trace and show what each step changes.
     Replay(Replay),
     /// Make a trace shorter while it still violates its property.

@@ -52,6 +52,15 @@ pub(crate) fn one_scenario(name: &str) -> Result<Scenario, Failure> {
     Err(Failure::NoScenario { name: name.to_owned(), nearest: nearest(name, built_in).map(str::to_owned) })
 }
 
+/// The grain of `--grain`.
+pub(crate) fn grain(named: args::Grain) -> Grain {
+    match named {
+        args::Grain::Default => Grain::Default,
+        args::Grain::Finest => Grain::Finest,
+        args::Grain::Atomic => Grain::Atomic,
+    }
+}
+
 /// How worlds are searched.
 pub(crate) fn settings(args: &args::Search) -> Result<Settings, Failure> {
     let drop = match (args.drop.is_empty(), args.all_rules) {
@@ -64,12 +73,7 @@ pub(crate) fn settings(args: &args::Search) -> Result<Settings, Failure> {
     if let Some(threads) = args.threads {
         explore.threads = usize::from(threads);
     }
-    let grain = args.grain.map(|grain| match grain {
-        args::Grain::Default => scenario::Grain::Default,
-        args::Grain::Finest => scenario::Grain::Finest,
-        args::Grain::Atomic => scenario::Grain::Atomic,
-    });
-    Ok(Settings { explore, drop, only: properties(&args.only)?, grain })
+    Ok(Settings { explore, drop, only: properties(&args.only)?, grain: args.grain.map(grain) })
 }
 
 /// The rules of `--drop`.
@@ -148,7 +152,7 @@ pub(crate) fn trace(path: &Path, scenario: Option<&PathBuf>) -> Result<Traced, F
     if !PROPERTIES.iter().any(|info| info.name == file.violates) {
         return Err(at(violates, failure::no_property(&file.violates)));
     }
-    let grain = grain(&file, &scenario, drops);
+    let grain = grain_of(&file, &scenario, drops);
     if let Some(grain) = grain {
         output::note(&format!(
             "note: the trace was recorded at another grain than its scenario's: {}",
@@ -176,7 +180,7 @@ fn read_trace(path: &Path) -> Result<String, Failure> {
 
 /// The grain at which the trace can be replayed, if it is another than the scenario's: `check --grain` writes such
 /// traces. `None` if it replays as its scenario says, or at no grain.
-fn grain(file: &TraceFile, scenario: &Scenario, drops: RuleSet) -> Option<Grain> {
+fn grain_of(file: &TraceFile, scenario: &Scenario, drops: RuleSet) -> Option<Grain> {
     if replay(&world(scenario, drops, None), file).is_ok() {
         return None;
     }

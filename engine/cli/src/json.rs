@@ -190,7 +190,8 @@ fn extent(scenario: &Scenario) -> Value {
     )
 }
 
-fn grain(grain: Grain) -> &'static str {
+/// A grain by its name.
+pub(crate) fn grain(grain: Grain) -> &'static str {
     match grain {
         Grain::Default => "default",
         Grain::Finest => "finest",

@@ -28,6 +28,8 @@ pub mod replayed;
 #[cfg(feature = "scenario-files")]
 pub mod scenario;
 pub mod shrink;
+#[cfg(feature = "scenario-files")]
+pub mod sweep;
 pub mod system;
 pub mod trace;
 #[cfg(feature = "scenario-files")]

@@ -26,6 +26,16 @@ pub enum Strategy {
     },
 }
 
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random => f.write_str("random"),
+            Self::Urw => f.write_str("urw"),
+            Self::Pct { depth } => write!(f, "pct {depth}"),
+        }
+    }
+}
+
 /// What to walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walks {
@@ -65,15 +75,10 @@ pub struct Covered {
 
 impl fmt::Display for Covered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.walks.strategy {
-            Strategy::Random => "random walks".to_owned(),
-            Strategy::Urw => "uniform random walks".to_owned(),
-            Strategy::Pct { depth } => format!("PCT walks of depth {depth}"),
-        };
-        let Walks { seed, walks, steps_max, .. } = self.walks;
+        let Walks { strategy, seed, walks, steps_max } = self.walks;
         write!(
             f,
-            "{walks} {how} (seed {seed}): {} steps, {} distinct states; {} came to an end, {} were cut off after \
+            "{walks} walks ({strategy}, seed {seed}): {} steps, {} distinct states; {} came to an end, {} were cut off after \
              {steps_max} steps; other orders of events were not seen",
             self.steps, self.states, self.ended, self.cut_off
         )

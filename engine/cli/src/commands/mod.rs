@@ -14,3 +14,4 @@ pub(crate) mod run;
 pub(crate) mod selftest;
 pub(crate) mod shrink;
 pub(crate) mod step;
+pub(crate) mod sweep;

@@ -57,6 +57,8 @@ fn commands_in_the_documentation_are_commands() {
         "docs/workloads.md",
         "docs/event-log.md",
         "docs/repair.md",
+        "docs/bounded.md",
+        "docs/sweep.md",
     ] {
         for piece in page(name).split('`').skip(1).step_by(2) {
             let Some(args) = piece.strip_prefix("kvweft ") else { continue };

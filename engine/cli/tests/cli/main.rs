@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bad_traces;
+mod bounded;
 mod check;
 mod conform;
 mod determinism;
@@ -15,4 +16,5 @@ mod repair;
 mod run;
 mod run_input;
 mod streams;
+mod sweep;
 mod traces;

@@ -8,3 +8,4 @@ mod safety;
 mod shrinking;
 mod threads;
 mod two_phase_commit;
+mod walks;
