@@ -26,6 +26,7 @@ pub const SCENARIOS: &[File] = files!("", ".toml";
     "abort-before-compute",
     "abort-between-chunks",
     "abort-under-handover",
+    "case-all-causes",
     "case-as-found",
     "case-copy-residual",
     "case-everything-on",

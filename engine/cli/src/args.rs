@@ -1,12 +1,14 @@
 //! The arguments, as clap reads them.
 
 mod run;
+mod sweep;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use run::{Conform, Device, IndexK, Played, Run, Switch};
+pub(crate) use sweep::{Merge, Sweep};
 
 /// Model checker for the cache and transfer concurrency of LLM servers.
 #[derive(Debug, Parser)]
@@ -21,6 +23,17 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Explore scenarios exhaustively: the built-in suite if none is named.
     Check(Check),
+    /// Find the minimal sets of dropped rules that break a scenario, and those that make it hold when they are kept.
+    #[command(
+        after_help = "Exit codes: 0 if some set of rules makes it hold, 1 if none does, 2 bad input, 3 if a search was cut off."
+    )]
+    Repair(Repair),
+    /// Check many scenarios with many choices of rules and seeds, or one numbered part of that.
+    #[command(after_help = sweep::EXIT_CODES)]
+    Sweep(Sweep),
+    /// Put the results of the parts of a sweep together.
+    #[command(after_help = sweep::EXIT_CODES)]
+    Merge(Merge),
     /// Step through a trace and show what each step changes.
     Replay(Replay),
     /// Make a trace shorter while it still violates its property.
@@ -53,6 +66,84 @@ pub(crate) struct Check {
     /// Built-in scenarios by name, scenario files, or folders of them.
     #[arg(value_name = "SCENARIO")]
     pub(crate) scenarios: Vec<String>,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// Only scenarios with this tag.
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Option<String>,
+    /// Search nothing: estimate how many states and how much memory each search would take.
+    #[arg(long, group = "mode", conflicts_with = "reduce")]
+    pub(crate) plan: bool,
+    /// Search each world, and the worlds next to it: one more request, page, layer, fault, one at a time.
+    #[arg(long, group = "mode")]
+    pub(crate) grow: bool,
+    /// Search only what differs from one fixed order in at most so many places.
+    #[arg(long, value_name = "N", group = "mode", conflicts_with = "reduce", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(crate) delays: Option<u32>,
+    /// Walk at random in place of a search.
+    #[arg(long, value_name = "STRATEGY", group = "mode", conflicts_with = "reduce")]
+    pub(crate) walk: Option<Walk>,
+    #[command(flatten)]
+    pub(crate) walks: Walks,
+    /// Write every counterexample to this folder, as a trace and drawn as lanes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Keep checkpoints in this folder, one file a search, and go on from those that are there.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["mode", "reduce"])]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints of a search, at least.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "checkpoint")]
+    pub(crate) checkpoint_every: u32,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// How to walk.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Walks {
+    /// With --walk: which walks; every number gives others, the same on each run.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// With --walk: how many.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) walks: u64,
+    /// With --walk: steps of each at most.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) depth: u64,
+    /// With --walk pct: how many events must come in the right order.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) pct_depth: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Walk {
+    /// Every action alike.
+    Random,
+    /// Every actor by the steps that it has left, so that interleavings become nearly as likely.
+    Urw,
+    /// Actors with priorities that change at a few random steps.
+    Pct,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Repair {
+    /// A built-in scenario by name, or a scenario file.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: String,
+    #[command(flatten)]
+    pub(crate) search: Search,
+    /// Write the shortest trace of every minimal breaking set to this folder, also drawn as lanes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+/// How worlds are searched.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Search {
     /// Drop this rule, everywhere or at one site, in place of what the scenarios drop. May be given several times.
     #[arg(long, value_name = "RULE[@SITE]")]
     pub(crate) drop: Vec<String>,
@@ -62,9 +153,6 @@ pub(crate) struct Check {
     /// Check this property only. May be given several times.
     #[arg(long, value_name = "PROPERTY")]
     pub(crate) only: Vec<String>,
-    /// Only scenarios with this tag.
-    #[arg(long, value_name = "TAG")]
-    pub(crate) tag: Option<String>,
     /// How finely operations are cut into steps, in place of what the scenarios say.
     #[arg(long)]
     pub(crate) grain: Option<Grain>,
@@ -83,18 +171,6 @@ pub(crate) struct Check {
     /// Search fewer states with the same verdicts. Counts and coverage are then not compared, and traces may be longer.
     #[arg(long)]
     pub(crate) reduce: bool,
-    /// Write every counterexample to this folder, as a trace and drawn as lanes.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Keep checkpoints in this folder, one file a search, and go on from those that are there.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) checkpoint: Option<PathBuf>,
-    /// Seconds between two checkpoints of a search, at least.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "checkpoint")]
-    pub(crate) checkpoint_every: u32,
-    /// How results are written.
-    #[arg(long, default_value = "text")]
-    pub(crate) format: Format,
 }
 
 #[derive(Debug, clap::Args)]

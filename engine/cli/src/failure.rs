@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     Checkpoint(CheckpointError),
     #[error("error: {0}")]
     Run(String),
+    #[error("error: {scenario}: {why}\nhelp: `--drop RULE` names the rules in place of the scenario's own")]
+    Repair { scenario: String, why: kvweft_check::repair::NoRepair },
     #[error("error: --only: {0}")]
     Property(String),
     #[error("error: {}: {why}", path.display())]

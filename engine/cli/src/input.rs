@@ -4,15 +4,17 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use kvweft_check::build::{CacheSystem, build_with, dropped, with_names};
+use kvweft_check::explore::Options;
 use kvweft_check::record::replay;
 use kvweft_check::scenario::{self, Grain, Scenario, nearest};
+use kvweft_check::verdict::Settings;
 use kvweft_core::{AllocationOrder, RuleSet};
 use kvweft_shell::run::Report;
 use kvweft_trace::TraceFile;
 use kvweft_world::PROPERTIES;
 
 use crate::failure::{self, Failure};
-use crate::output;
+use crate::{args, output};
 
 /// The scenarios that the user names: built-in ones, files, or folders; all built-in ones if none is named.
 pub(crate) fn scenarios(names: &[String], tag: Option<&str>) -> Result<Vec<Scenario>, Failure> {
@@ -48,6 +50,31 @@ pub(crate) fn one_scenario(name: &str) -> Result<Scenario, Failure> {
     }
     let built_in = kvweft_scenarios::SCENARIOS.iter().map(|file| file.name);
     Err(Failure::NoScenario { name: name.to_owned(), nearest: nearest(name, built_in).map(str::to_owned) })
+}
+
+/// The grain of `--grain`.
+pub(crate) fn grain(named: args::Grain) -> Grain {
+    match named {
+        args::Grain::Default => Grain::Default,
+        args::Grain::Finest => Grain::Finest,
+        args::Grain::Atomic => Grain::Atomic,
+    }
+}
+
+/// How worlds are searched.
+pub(crate) fn settings(args: &args::Search) -> Result<Settings, Failure> {
+    let drop = match (args.drop.is_empty(), args.all_rules) {
+        (true, false) => None,
+        (true, true) => Some((Vec::new(), RuleSet::EMPTY)),
+        (false, _) => Some((args.drop.clone(), rules(&args.drop)?)),
+    };
+    let mut explore = Options { states_max: args.max_states, table_bytes_max: args.max_memory, ..Options::default() };
+    explore.exact = args.exact;
+    explore.reduce = args.reduce;
+    if let Some(threads) = args.threads {
+        explore.threads = usize::from(threads);
+    }
+    Ok(Settings { explore, drop, only: properties(&args.only)?, grain: args.grain.map(grain) })
 }
 
 /// The rules of `--drop`.
@@ -126,7 +153,7 @@ pub(crate) fn trace(path: &Path, scenario: Option<&PathBuf>) -> Result<Traced, F
     if !PROPERTIES.iter().any(|info| info.name == file.violates) {
         return Err(at(violates, failure::no_property(&file.violates)));
     }
-    let grain = grain(&file, &scenario, drops);
+    let grain = grain_of(&file, &scenario, drops);
     if let Some(grain) = grain {
         output::note(&format!(
             "note: the trace was recorded at another grain than its scenario's: {}",
@@ -154,7 +181,7 @@ fn read_trace(path: &Path) -> Result<String, Failure> {
 
 /// The grain at which the trace can be replayed, if it is another than the scenario's: `check --grain` writes such
 /// traces. `None` if it replays as its scenario says, or at no grain.
-fn grain(file: &TraceFile, scenario: &Scenario, drops: RuleSet) -> Option<Grain> {
+fn grain_of(file: &TraceFile, scenario: &Scenario, drops: RuleSet) -> Option<Grain> {
     if replay(&world(scenario, drops, None), file).is_ok() {
         return None;
     }

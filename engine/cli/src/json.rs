@@ -2,11 +2,16 @@
 
 use std::path::Path;
 
+use kvweft_check::bounded::Bounded;
 use kvweft_check::explore::{Limit, Outcome, Verdict};
+use kvweft_check::extent::Extent;
+use kvweft_check::grow::Neighbours;
+use kvweft_check::plan::Estimate;
 use kvweft_check::record::{Impossible, Replayed};
 use kvweft_check::reduce::Reduction;
+use kvweft_check::repair::{Kept, Repair};
 use kvweft_check::scenario::{Grain, Scenario};
-use kvweft_check::verdict::{Report, Settings};
+use kvweft_check::verdict::{Cause, Report, Settings};
 use kvweft_shell::conform::{Checked, NotConforming};
 use kvweft_trace::TraceFile;
 use kvweft_world::Action;
@@ -61,27 +66,14 @@ pub(crate) fn reports(
         .iter()
         .zip(reports)
         .map(|(scenario, report)| {
-            let causes: Vec<Value> = report
-                .causes
-                .iter()
-                .map(|cause| {
-                    json!({
-                        "property": cause.trace.violation.property,
-                        "drops": cause.drops,
-                        "steps": cause.trace.steps.len(),
-                        "dooming_step": cause.trace.dooming_step,
-                        "loop_from": cause.trace.loop_from,
-                        "detail": cause.trace.violation.detail,
-                        "trace": cause.file.to_string(),
-                    })
-                })
-                .collect();
+            let causes: Vec<Value> = report.causes.iter().map(cause).collect();
             json!({
                 "name": scenario.name,
                 "title": scenario.title,
                 "source": scenario.source,
                 "digest": scenario.digest(),
                 "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+                "extent": extent(scenario),
                 "drops": report.drops,
                 "as_written": search(&report.as_written),
                 "all_rules": report.all_rules.as_ref().map(search),
@@ -102,7 +94,107 @@ pub(crate) fn reports(
     print(&json!({ "format": "kvweft-check", "version": 1, "scenarios": scenarios, "coverage": coverage }))
 }
 
-fn grain(grain: Grain) -> &'static str {
+fn cause(cause: &Cause) -> Value {
+    json!({
+        "property": cause.trace.violation.property,
+        "drops": cause.drops,
+        "steps": cause.trace.steps.len(),
+        "dooming_step": cause.trace.dooming_step,
+        "loop_from": cause.trace.loop_from,
+        "detail": cause.trace.violation.detail,
+        "trace": cause.file.to_string(),
+    })
+}
+
+/// The document of `kvweft repair`.
+pub(crate) fn repair(scenario: &Scenario, repair: &Repair, settings: &Settings) -> String {
+    let kept = |sets: &[Kept]| -> Vec<Value> {
+        sets.iter().map(|kept| json!({ "rules": kept.rules, "undone_by": kept.undone_by })).collect()
+    };
+    let properties = repair.properties.iter().map(|repaired| {
+        json!({
+            "property": repaired.property,
+            "as_written": repaired.as_written,
+            "broken_by": repaired.breaking.iter().map(cause).collect::<Vec<_>>(),
+            "holds_with": kept(&repaired.kept),
+        })
+    });
+    print(&json!({
+        "format": "kvweft-repair",
+        "version": 1,
+        "name": scenario.name,
+        "digest": scenario.digest(),
+        "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+        "drops": repair.drops,
+        "sets": repair.sets,
+        "states": repair.states,
+        "properties": properties.collect::<Vec<_>>(),
+        "holds_with": kept(&repair.whole),
+        "groups": repair.groups.iter().map(|group| json!({
+            "properties": group.properties,
+            "rules": group.rules,
+        })).collect::<Vec<_>>(),
+        "unknown": repair.unknown,
+    }))
+}
+
+/// The document of `kvweft check --plan`.
+pub(crate) fn plan(scenarios: &[Scenario], estimates: &[Estimate]) -> String {
+    let entries = scenarios.iter().zip(estimates).map(|(scenario, estimate)| {
+        json!({
+            "name": scenario.name,
+            "extent": extent(scenario),
+            "states": estimate.states,
+            "exact": estimate.exact,
+            "table_bytes": estimate.table_bytes,
+        })
+    });
+    print(&json!({ "format": "kvweft-plan", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
+}
+
+/// The document of `kvweft check --grow`.
+pub(crate) fn grow(scenarios: &[Scenario], all: &[Neighbours], settings: &Settings) -> String {
+    let entries = scenarios.iter().zip(all).map(|(scenario, neighbours)| {
+        let grown = neighbours.grown.iter().map(|grown| {
+            json!({ "dimension": grown.dimension.names().1, "from": grown.from, "search": search(&grown.outcome) })
+        });
+        json!({
+            "name": scenario.name,
+            "digest": scenario.digest(),
+            "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+            "as_written": search(&neighbours.as_written),
+            "grown": grown.collect::<Vec<_>>(),
+        })
+    });
+    print(&json!({ "format": "kvweft-grow", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
+}
+
+/// The document of `kvweft check --walk` and `--delays`.
+pub(crate) fn bounded(scenarios: &[Scenario], all: &[Bounded], settings: &Settings) -> String {
+    let entries = scenarios.iter().zip(all).map(|(scenario, found)| {
+        json!({
+            "name": scenario.name,
+            "digest": scenario.digest(),
+            "grain": grain(settings.grain.unwrap_or(scenario.world.grain)),
+            "drops": found.drops,
+            "states": found.states,
+            "steps": found.steps,
+            "covered": found.covered,
+            "causes": found.causes.iter().map(cause).collect::<Vec<_>>(),
+        })
+    });
+    print(&json!({ "format": "kvweft-bounded", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
+}
+
+fn extent(scenario: &Scenario) -> Value {
+    let extent = Extent(scenario);
+    Value::Object(
+        extent.dimensions().map(|(dimension, count)| (dimension.names().1.replace(' ', "_"), count.into())).collect(),
+    )
+}
+
+/// A grain by its name.
+pub(crate) fn grain(grain: Grain) -> &'static str {
     match grain {
         Grain::Default => "default",
         Grain::Finest => "finest",

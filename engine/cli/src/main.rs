@@ -12,6 +12,7 @@ mod input;
 mod json;
 mod out;
 mod output;
+mod progress;
 mod table;
 mod workload;
 
@@ -44,6 +45,9 @@ fn run() -> Result<ExitCode, Failure> {
     };
     match &args.command {
         Command::Check(check) => commands::check::run(check),
+        Command::Repair(repair) => commands::repair::run(repair),
+        Command::Sweep(sweep) => commands::sweep::run(sweep),
+        Command::Merge(merge) => commands::sweep::merge(merge),
         Command::Replay(replay) => commands::replay::run(replay),
         Command::Shrink(shrink) => commands::shrink::run(shrink),
         Command::Step(step) => commands::step::run(step),

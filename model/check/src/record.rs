@@ -192,6 +192,15 @@ pub fn replay<P: Protocol>(system: &WorldSystem<P>, trace: &TraceFile) -> Result
     Ok(replayed)
 }
 
+/// The actions that lines of a trace say, each of which may be several.
+pub(crate) fn retrace<P: Protocol>(
+    system: &WorldSystem<P>,
+    lines: &[StepLine],
+) -> Result<Vec<Action>, Box<Impossible>> {
+    let trace = TraceFile { steps: lines.to_vec(), ..TraceFile::default() };
+    replay(system, &trace).map(|replayed| replayed.actions)
+}
+
 /// What is owed where no step of the system is left.
 fn at_the_end<P: Protocol>(walk: &Walk<'_, P>, property: &str) -> Option<Violation> {
     let moving = walk.choices().iter().any(|(action, _)| walk.world.class(action) == kvweft_world::Class::System);

@@ -1,7 +1,12 @@
 //! What the explorer explores: any state machine that can list its actions and take one.
 
+use std::borrow::Cow;
 use std::fmt::{Debug, Display};
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
+
+use kvweft_trace::StepLine;
+
+use crate::words::{self, Told};
 
 use crate::reduce::Process;
 
@@ -139,5 +144,66 @@ pub trait System: Sync {
     fn eager(&self, state: &Self::State, refuted: u64) -> Option<Self::Action> {
         let _ = (state, refuted);
         None
+    }
+    /// Who takes `action`: schedulers give priorities to actors. The first word of its text, if it has several.
+    fn actor(&self, state: &Self::State, action: &Self::Action) -> Cow<'static, str> {
+        let _ = state;
+        Cow::Owned(words::actor_and_words(&action.to_string()).0)
+    }
+    /// `actions`, taken one after the other from the initial state at the place `initial`, in words.
+    fn tell(&self, initial: usize, actions: &[Self::Action]) -> Told
+    where
+        Self: Sized,
+    {
+        words::tell(self, initial, actions)
+    }
+    /// The actions that lines of a trace say: the way back from [`System::tell`].
+    ///
+    /// # Errors
+    /// The first step that cannot happen.
+    fn retrace(&self, initial: usize, lines: &[StepLine]) -> Result<Vec<Self::Action>, String>
+    where
+        Self: Sized,
+    {
+        words::retrace(self, initial, lines)
+    }
+}
+
+/// Appends what `value` hashes: an encoding for [`System::encode`] of anything that derives [`Hash`]. Equal values give
+/// equal bytes; values that differ must hash differently, as they do where `Hash` is derived.
+pub fn encode_hash<T: Hash + ?Sized>(value: &T, out: &mut Vec<u8>) {
+    value.hash(&mut Bytes(out));
+}
+
+/// Keeps what is written, the same on every platform.
+struct Bytes<'a>(&'a mut Vec<u8>);
+
+impl Hasher for Bytes<'_> {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.write(&number.to_le_bytes());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write(&number.to_le_bytes());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.write(&number.to_le_bytes());
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        self.write(&number.to_le_bytes());
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0.len() as u64
     }
 }

@@ -97,40 +97,51 @@ pub fn check_from(
         Some((texts, set)) => (texts.clone(), *set),
         None => (scenario.drop.iter().map(ToString::to_string).collect(), scenario_drops(scenario)),
     };
-    let run = Run { scenario, settings, progress, checkpoints };
-    let as_written = run.explore(&drops, set)?;
+    let run = Run { scenario, settings, progress };
+    let as_written = run.explore_from(&drops, set, checkpoints)?;
     let again = settings.drop.is_none() && !set.is_empty();
-    let all_rules = again.then(|| run.explore(&[], RuleSet::EMPTY)).transpose()?;
-    let causes = run.causes(&drops, set, &as_written)?;
+    let all_rules = again.then(|| run.explore_from(&[], RuleSet::EMPTY, checkpoints)).transpose()?;
+    let causes = run.causes(&drops, set, &as_written, checkpoints)?;
     let mut report = Report { drops, as_written, all_rules, causes, unexpected: Vec::new() };
     report.unexpected = unexpected(scenario, settings, &report);
     Ok(report)
 }
 
-struct Run<'a> {
-    scenario: &'a Scenario,
-    settings: &'a Settings,
-    progress: &'a dyn Fn(&Progress),
-    checkpoints: Option<&'a Checkpoints>,
+/// Searches of one scenario with this or that dropped.
+pub(crate) struct Run<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) settings: &'a Settings,
+    pub(crate) progress: &'a dyn Fn(&Progress),
 }
 
 impl Run<'_> {
-    fn system(&self, drops: RuleSet) -> CacheSystem {
+    pub(crate) fn system(&self, drops: RuleSet) -> CacheSystem {
         build_with(self.scenario, drops, self.settings.grain, kvweft_core::AllocationOrder::Ascending)
     }
 
-    fn explore(&self, drops: &[String], set: RuleSet) -> Result<Outcome<Action>, CheckpointError> {
+    /// The options of each search: the settings' own, and what the scenario narrows.
+    pub(crate) fn options(&self) -> Options {
         let mut options = self.settings.explore.clone();
         options.states_max = options.states_max.min(self.scenario.states_max);
         let listed = self.settings.only.as_ref().unwrap_or(&self.scenario.properties);
         if !listed.is_empty() {
             options.want = WantedProperties::Listed(listed.clone());
         }
-        let system = self.system(set);
-        match self.checkpoints {
-            None => Ok(explore_with(&system, &options, self.progress)),
-            Some(checkpoints) => explore_from(&system, &options, self.progress, &self.checkpoint(checkpoints, drops)),
-        }
+        options
+    }
+
+    pub(crate) fn explore(&self, drops: RuleSet) -> Outcome<Action> {
+        explore_with(&self.system(drops), &self.options(), self.progress)
+    }
+
+    fn explore_from(
+        &self,
+        drops: &[String],
+        set: RuleSet,
+        checkpoints: Option<&Checkpoints>,
+    ) -> Result<Outcome<Action>, CheckpointError> {
+        let Some(checkpoints) = checkpoints else { return Ok(self.explore(set)) };
+        explore_from(&self.system(set), &self.options(), self.progress, &self.checkpoint(checkpoints, drops))
     }
 
     fn checkpoint(&self, checkpoints: &Checkpoints, drops: &[String]) -> Checkpoint {
@@ -151,7 +162,7 @@ impl Run<'_> {
         }
     }
 
-    fn cause(&self, drops: &[String], set: RuleSet, trace: &Trace<Action>) -> Cause {
+    pub(crate) fn cause(&self, drops: &[String], set: RuleSet, trace: &Trace<Action>) -> Cause {
         let origin =
             Origin { scenario: self.scenario.name.clone(), digest: self.scenario.digest(), drops: drops.to_vec() };
         let file = record::<Manager>(&self.system(set), trace, &origin);
@@ -159,7 +170,13 @@ impl Run<'_> {
     }
 
     /// Single rules first; then pairs and more, for properties that no smaller set breaks.
-    fn causes(&self, drops: &[String], set: RuleSet, whole: &Outcome<Action>) -> Result<Vec<Cause>, CheckpointError> {
+    fn causes(
+        &self,
+        drops: &[String],
+        set: RuleSet,
+        whole: &Outcome<Action>,
+        checkpoints: Option<&Checkpoints>,
+    ) -> Result<Vec<Cause>, CheckpointError> {
         let mut causes = Vec::new();
         if drops.len() <= 1 {
             causes.extend(whole.traces.iter().map(|trace| self.cause(drops, set, trace)));
@@ -176,7 +193,8 @@ impl Run<'_> {
                 }
                 let texts: Vec<String> = subset.iter().map(|&at| drops[at].clone()).collect();
                 let set = crate::build::dropped(texts.iter().map(String::as_str)).expect("looked up before");
-                let found = if size == drops.len() { whole.clone() } else { self.explore(&texts, set)? };
+                let found =
+                    if size == drops.len() { whole.clone() } else { self.explore_from(&texts, set, checkpoints)? };
                 for trace in &found.traces {
                     if size == 1 || unexplained.contains(&trace.violation.property) {
                         causes.push(self.cause(&texts, set, trace));

@@ -1,11 +1,16 @@
 //! A world as something to explore.
 
+use std::borrow::Cow;
+
 use kvweft_core::machine::request::{RequestEvent, RequestState};
 use kvweft_core::machine::slot::{SlotEvent, SlotState};
 use kvweft_core::{RuleSet, RuleSite, Touched};
+use kvweft_trace::StepLine;
 use kvweft_world::{Action, Machine, Protocol, World};
 
+use crate::record::{self, Walk};
 use crate::system::{Class, Found, Marks, System, Violation};
+use crate::words::Told;
 
 /// A world whose managers speak [`Protocol`].
 pub struct WorldSystem<P> {
@@ -114,6 +119,34 @@ impl<P: Protocol> System for WorldSystem<P> {
 
     fn owed(&self, state: &World<P>) -> Vec<Violation> {
         state.owed(&self.machine).into_iter().map(violation).collect()
+    }
+
+    fn actor(&self, _: &World<P>, action: &Action) -> Cow<'static, str> {
+        Cow::Owned(match action {
+            Action::Stream { engine, stream } => format!("stream {engine} {stream}"),
+            Action::Report { engine, .. } => format!("sched {engine}"),
+            Action::Nic { at } => format!("nic {at}"),
+            Action::Deliver { link } => format!("net {link}"),
+            Action::Submit { request } => format!("client {request}"),
+            Action::Fire { .. } => "timer".to_owned(),
+            _ => "fault".to_owned(),
+        })
+    }
+
+    fn tell(&self, _: usize, actions: &[Action]) -> Told {
+        let mut walk = Walk::new(self);
+        let mut told = Told::default();
+        for &action in actions {
+            let (described, result, _) = walk.take(action);
+            let (actor, action) = (described.actor, described.ops.join("; "));
+            told.lines.push(StepLine { actor, action, result, mark: String::new() });
+            told.memory.push(walk.memory());
+        }
+        told
+    }
+
+    fn retrace(&self, _: usize, lines: &[StepLine]) -> Result<Vec<Action>, String> {
+        record::retrace(self, lines).map_err(|impossible| impossible.to_string())
     }
 }
 

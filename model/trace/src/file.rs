@@ -27,7 +27,7 @@ pub struct StepLine {
 }
 
 /// A whole trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceFile {
     /// The scenario by name.
     pub scenario: String,

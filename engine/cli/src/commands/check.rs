@@ -1,31 +1,40 @@
 //! `kvweft check`.
 
-use std::cell::Cell;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use kvweft_check::explore::{Limit, MissProbability, Options, Outcome, Progress, Verdict};
-use kvweft_check::lanes;
+use kvweft_check::explore::{Limit, MissProbability, Outcome, Verdict};
+use kvweft_check::grow::shrink_first;
 use kvweft_check::record::replay;
 use kvweft_check::reduce::Reduction;
 use kvweft_check::scenario::{self, Scenario};
 use kvweft_check::system::Marks;
 use kvweft_check::verdict::{Cause, Checkpoints, Report, Settings, check_from};
+use kvweft_check::{extent, lanes};
 use kvweft_core::RuleSet;
 use kvweft_world::Action;
 
-use crate::args::{self, Format, Grain};
+use crate::args::{self, Format};
+use crate::commands::{bounded, grow, plan};
 use crate::coverage::Coverage;
 use crate::failure::Failure;
+use crate::progress::Shown;
 use crate::{input, json, output, table};
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
-    let settings = settings(args)?;
+    let settings = input::settings(&args.search)?;
     let scenarios = input::scenarios(&args.scenarios, args.tag.as_deref())?;
+    if args.plan {
+        return plan::run(args, &scenarios, &settings);
+    }
+    if args.grow {
+        return grow::run(args, &scenarios, &settings);
+    }
+    if let Some(bound) = bounded::bound(args) {
+        return bounded::run(args, &scenarios, &settings, bound);
+    }
     if let Some(folder) = &args.out {
         names_differ(&scenarios)?;
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
@@ -36,7 +45,7 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     let mut reports = Vec::new();
     let mut bench = Bench::default();
     for (at, scenario) in scenarios.iter().enumerate() {
-        let shown = Shown::new(at + 1, scenarios.len(), &scenario.name, args.max_memory);
+        let shown = Shown::new(at + 1, scenarios.len(), &scenario.name, args.search.max_memory);
         let report = check_from(scenario, &settings, &|progress| shown.show(progress), checkpoints.as_ref());
         let report = report.map_err(Failure::Checkpoint)?;
         shown.clear();
@@ -46,8 +55,8 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
         }
         reports.push(report);
     }
-    let coverage =
-        (whole_suite && !args.reduce && args.drop.is_empty() && args.only.is_empty()).then(|| coverage(&reports));
+    let coverage = (whole_suite && !args.search.reduce && args.search.drop.is_empty() && args.search.only.is_empty())
+        .then(|| coverage(&reports));
     match args.format {
         Format::Text => output::result(&text(&scenarios, &reports, coverage.as_ref(), &settings))?,
         Format::Json => output::result(&json::reports(&scenarios, &reports, coverage.as_ref(), &settings))?,
@@ -70,26 +79,6 @@ fn names_differ(scenarios: &[Scenario]) -> Result<(), Failure> {
         Some(pair) => Err(Failure::SameName(pair[0].to_owned())),
         None => Ok(()),
     }
-}
-
-fn settings(args: &args::Check) -> Result<Settings, Failure> {
-    let drop = match (args.drop.is_empty(), args.all_rules) {
-        (true, false) => None,
-        (true, true) => Some((Vec::new(), RuleSet::EMPTY)),
-        (false, _) => Some((args.drop.clone(), input::rules(&args.drop)?)),
-    };
-    let mut explore = Options { states_max: args.max_states, table_bytes_max: args.max_memory, ..Options::default() };
-    explore.exact = args.exact;
-    explore.reduce = args.reduce;
-    if let Some(threads) = args.threads {
-        explore.threads = usize::from(threads);
-    }
-    let grain = args.grain.map(|grain| match grain {
-        Grain::Default => scenario::Grain::Default,
-        Grain::Finest => scenario::Grain::Finest,
-        Grain::Atomic => scenario::Grain::Atomic,
-    });
-    Ok(Settings { explore, drop, only: input::properties(&args.only)?, grain })
 }
 
 fn exit_code(reports: &[Report], coverage: Option<&Coverage>) -> ExitCode {
@@ -116,7 +105,8 @@ fn coverage(reports: &[Report]) -> Coverage {
     Coverage::of(&marks)
 }
 
-fn verdict(outcome: &Outcome<Action>) -> String {
+/// A verdict in a word or three.
+pub(crate) fn verdict(outcome: &Outcome<Action>) -> String {
     match outcome.verdict {
         Verdict::Holds => "holds".to_owned(),
         Verdict::Violated => "VIOLATED".to_owned(),
@@ -158,6 +148,7 @@ fn text(scenarios: &[Scenario], reports: &[Report], coverage: Option<&Coverage>,
     }
     out += &causes_text(scenarios, reports);
     out += &covers(scenarios, reports);
+    out += &covers_each(scenarios, reports, settings);
     if let Some(coverage) = coverage {
         out += &coverage.text();
     }
@@ -168,9 +159,12 @@ fn text(scenarios: &[Scenario], reports: &[Report], coverage: Option<&Coverage>,
     out
 }
 
+/// More scenarios than this are not told one by one.
+const TOLD_MAX: usize = 4;
+
 /// One line per property and minimal set of dropped rules, for few scenarios; the whole suite has `--out` for that.
 fn causes_text(scenarios: &[Scenario], reports: &[Report]) -> String {
-    if scenarios.len() > 4 {
+    if scenarios.len() > TOLD_MAX {
         return String::new();
     }
     let mut rows = Vec::new();
@@ -223,6 +217,41 @@ fn covers(scenarios: &[Scenario], reports: &[Report]) -> String {
     )
 }
 
+/// One line for each search that holds, and what to do about each that ran out.
+fn covers_each(scenarios: &[Scenario], reports: &[Report], settings: &Settings) -> String {
+    let mut out = String::new();
+    if scenarios.len() > TOLD_MAX {
+        return out;
+    }
+    for (scenario, report) in scenarios.iter().zip(reports) {
+        let grain = settings.grain.unwrap_or(scenario.world.grain);
+        let all_rules = report.all_rules.as_ref().map(|outcome| (" with every rule on", outcome));
+        for (rules, outcome) in [("", &report.as_written)].into_iter().chain(all_rules) {
+            if outcome.verdict == Verdict::Holds {
+                let covers = extent::covers(scenario, outcome, grain);
+                out += &format!("{}{rules} holds: {covers}\n", scenario.name);
+            }
+        }
+        if report.inconclusive() {
+            out += &out_of_room(scenario, settings);
+        }
+    }
+    out
+}
+
+fn out_of_room(scenario: &Scenario, settings: &Settings) -> String {
+    match shrink_first(scenario, settings) {
+        None => format!("{}: ran out, and nothing of it can be less\n", scenario.name),
+        Some((dimension, from, estimate)) => format!(
+            "{}: ran out; take from the {} first: with {} in place of {from} there are {}\n",
+            scenario.name,
+            dimension.names().1,
+            from - 1,
+            plan::states(&estimate)
+        ),
+    }
+}
+
 fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
@@ -239,6 +268,7 @@ fn showcase<'a>(scenarios: &'a [Scenario], reports: &'a [Report]) -> Option<(&'a
     })
 }
 
+/// A counterexample as lanes.
 fn drawn(scenario: &Scenario, cause: &Cause, grain: Option<scenario::Grain>) -> String {
     let drops = input::rules(&cause.drops).unwrap_or(RuleSet::EMPTY);
     let memory = replay(&input::world(scenario, drops, grain), &cause.file)
@@ -258,10 +288,22 @@ fn write_causes(
         if report.drops.len() > 1 {
             name += &format!(".{}", cause.drops.join("+"));
         }
-        for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause, grain))] {
-            let path = folder.join(format!("{name}.{extension}"));
-            std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
-        }
+        write_cause(folder, &name, scenario, cause, grain)?;
+    }
+    Ok(())
+}
+
+/// A counterexample as a trace and drawn as lanes.
+pub(crate) fn write_cause(
+    folder: &Path,
+    name: &str,
+    scenario: &Scenario,
+    cause: &Cause,
+    grain: Option<scenario::Grain>,
+) -> Result<(), Failure> {
+    for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause, grain))] {
+        let path = folder.join(format!("{name}.{extension}"));
+        std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
     }
     Ok(())
 }
@@ -293,62 +335,5 @@ impl Bench {
             self.transitions as f64 / seconds,
             self.bytes as f64 / self.states.max(1) as f64
         )
-    }
-}
-
-/// Progress on standard error, where somebody is looking.
-struct Shown {
-    bar: Option<ProgressBar>,
-    name: String,
-    begun: Instant,
-    bytes_max: u64,
-    /// When something was last said where nobody watches a bar.
-    said: Cell<Instant>,
-}
-
-/// How often a long search says how far it is, where nobody watches a bar.
-const SAID_EVERY: Duration = Duration::from_secs(30);
-
-impl Shown {
-    fn new(at: usize, of: usize, name: &str, bytes_max: u64) -> Shown {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("the template is fixed"));
-            bar
-        });
-        let begun = Instant::now();
-        Shown { bar, name: format!("[{at}/{of}] {name}"), begun, bytes_max, said: Cell::new(begun) }
-    }
-
-    fn show(&self, progress: &Progress) {
-        let text = || {
-            let rate = progress.states as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
-            format!(
-                "{}  {} states, {rate:.0}/s, frontier {}, depth {}, tables {} of {} MiB",
-                self.name,
-                progress.states,
-                progress.frontier,
-                progress.depth,
-                progress.table_bytes >> 20,
-                self.bytes_max >> 20
-            )
-        };
-        match &self.bar {
-            Some(bar) => {
-                bar.set_message(text());
-                bar.tick();
-            }
-            None if self.said.get().elapsed() >= SAID_EVERY => {
-                output::note(&text());
-                self.said.set(Instant::now());
-            }
-            None => {}
-        }
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

@@ -1,12 +1,17 @@
 //! One file a command.
 
+pub(crate) mod bounded;
 pub(crate) mod check;
 pub(crate) mod conform;
+pub(crate) mod grow;
 pub(crate) mod list;
 pub(crate) mod meta;
+pub(crate) mod plan;
 pub(crate) mod render;
+pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod selftest;
 pub(crate) mod shrink;
 pub(crate) mod step;
+pub(crate) mod sweep;

@@ -56,6 +56,9 @@ fn commands_in_the_documentation_are_commands() {
         "docs/lessons.md",
         "docs/workloads.md",
         "docs/event-log.md",
+        "docs/repair.md",
+        "docs/bounded.md",
+        "docs/sweep.md",
     ] {
         for piece in page(name).split('`').skip(1).step_by(2) {
             let Some(args) = piece.strip_prefix("kvweft ") else { continue };
@@ -102,4 +105,13 @@ fn the_page_on_the_event_log_has_every_event() {
         let name = form["properties"]["event"]["const"].as_str().expect("a name");
         assert!(page.contains(&format!("\n| `{name}` |")), "docs/event-log.md has no row for `{name}`");
     }
+}
+
+#[test]
+fn the_page_on_repair_shows_what_repair_prints() {
+    let repair = page("docs/repair.md");
+    let block = between(&repair, "<!-- repair -->\n", "<!-- /repair -->");
+    let ran = Folder::new("docs-repair").run(&["repair", "case-all-causes"]);
+    let expected = format!("```text\n{}```\n", ran.stdout);
+    assert!(block == expected, "put this between the marks of docs/repair.md:\n{expected}");
 }

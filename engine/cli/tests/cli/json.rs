@@ -152,6 +152,25 @@ fn check_writes_what_its_schema_says() {
 }
 
 #[test]
+fn repair_writes_what_its_schema_says() {
+    let folder = Folder::new("json-repair");
+    let runs: &[(&[&str], i32)] = &[
+        (&["repair", "case-all-causes", "--format", "json"], 0),
+        (&["repair", "reload-before-prefill-read", "--max-states", "10", "--format", "json"], 3),
+    ];
+    for (args, code) in runs {
+        let ran = folder.run(args);
+        ran.ends_with(*code);
+        let value = fits("repair.schema.json", &ran.stdout);
+        let breaking = value["properties"].as_array().expect("a list").iter().flat_map(|p| p["broken_by"].as_array());
+        for cause in breaking.flatten() {
+            kvweft_trace::TraceFile::parse(cause["trace"].as_str().expect("a text")).expect("it is a trace");
+        }
+        assert_eq!(value["unknown"].as_array().expect("a list").is_empty(), *code == 0);
+    }
+}
+
+#[test]
 fn replay_writes_what_its_schema_says() {
     let folder = Folder::new("json-replay");
     let trace = folder.trace("reload-before-prefill-read", "reads-see-own-content");

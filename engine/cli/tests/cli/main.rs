@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bad_traces;
+mod bounded;
 mod check;
 mod checkpoints;
 mod conform;
@@ -12,7 +13,9 @@ mod json;
 mod kvweft;
 mod mutations;
 mod other_commands;
+mod repair;
 mod run;
 mod run_input;
 mod streams;
+mod sweep;
 mod traces;

@@ -10,4 +10,5 @@ mod safety;
 mod shrinking;
 mod threads;
 mod two_phase_commit;
+mod walks;
 mod words;
