@@ -1,0 +1,127 @@
+//! What steps read, against what they must read.
+//!
+//! A request reads all its pages at every step. Looking at each of them each time would cost more than everything else, so
+//! a page that was found right is *watched*: nothing but a write to it or its release can change it, and both look whether
+//! somebody watches. Then everybody looks at everything again.
+
+use kvweft_core::{PageList, StepItem};
+
+use crate::engine::StepRun;
+use crate::memory::{NIL, STEP, Tag};
+use crate::simulation::Simulation;
+
+/// The first pages of a request in one engine, found right.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    pages: PageList,
+    count: usize,
+}
+
+/// What a step read wrong, in pages: by component, KV first, and whether it came from the host tier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wrong {
+    pages: [[u64; 2]; 2],
+}
+
+impl Simulation<'_> {
+    /// How many of the first pages of an item are watched.
+    pub(crate) fn watched(&self, e: usize, item: &StepItem) -> usize {
+        self.clients.open(item.request).watch[e].count
+    }
+
+    /// Stops watching pages that are not the item's any more.
+    pub(crate) fn sync_watch(&mut self, e: usize, item: &StepItem) {
+        let watch = &self.clients.open(item.request).watch[e];
+        if !watch.pages.same_table(&item.pages) {
+            self.unwatch(e, item.request.0);
+        }
+    }
+
+    /// Stops watching the pages of a request.
+    pub(crate) fn unwatch(&mut self, e: usize, request: u32) {
+        let watch = std::mem::take(&mut self.clients.open_mut(request).watch[e]);
+        for block in &watch.pages[..watch.count] {
+            let page = self.engines[e].tiers[0].page_mut(block.page);
+            page.watchers = page.watchers.saturating_sub(1);
+        }
+        self.engines[e].manager.recycle_pages(watch.pages);
+    }
+
+    /// A page that somebody watches has changed.
+    pub(crate) fn disturb(&mut self, e: usize) {
+        for request in self.clients.in_flight() {
+            self.unwatch(e, request);
+        }
+    }
+
+    /// Looks at everything that an item has read.
+    pub(crate) fn check_reads(&mut self, e: usize, item: &StepItem, at: u32, run: &StepRun) {
+        let wanted = self.engines[e].manager.live_life(item.request) == Some(item.life);
+        if !wanted || self.clients.open(item.request).corrupt {
+            return;
+        }
+        let wrong = self.wrong_reads(e, item, at, run);
+        if wrong.pages == [[0; 2]; 2] {
+            return;
+        }
+        self.clients.open_mut(item.request.0).corrupt = true;
+        let reads = &mut self.report.corrupt_reads;
+        reads.requests += 1;
+        reads.kv_on_device += wrong.pages[0][0];
+        reads.kv_from_host += wrong.pages[0][1];
+        reads.index_k_on_device += wrong.pages[1][0];
+        reads.index_k_from_host += wrong.pages[1][1];
+    }
+
+    fn wrong_reads(&mut self, e: usize, item: &StepItem, at: u32, run: &StepRun) -> Wrong {
+        let has_index = self.engines[e].has_index;
+        let mut wrong = Wrong::default();
+        // A page that this step wrote too was read before, in the layer at hand.
+        let complete = (item.first_token / self.page_tokens) as usize;
+        let start = self.watched(e, item);
+        let mut count = start;
+        for (position, block) in item.pages.iter().enumerate().take(item.read as usize).skip(start) {
+            let expected: Tag = self.clients.expected(item.request, position);
+            let page = self.engines[e].tiers[0].page_mut(block.page);
+            let torn = page.writer != NIL && page.writer != STEP || page.clash;
+            let found = [page.kv == expected && !torn, !has_index || page.index == expected && !torn];
+            let from_host = usize::from(page.reloaded || torn && page.kv != expected);
+            for (component, right) in found.into_iter().enumerate() {
+                wrong.pages[component][from_host] += u64::from(!right);
+            }
+            if found == [true; 2] && position < complete && count == position {
+                page.watchers += 1;
+                count += 1;
+            }
+        }
+        self.add_lost_races(e, at, run, &mut wrong);
+        if count > start {
+            let watch = &mut self.clients.open_mut(item.request.0).watch[e];
+            watch.pages = item.pages.clone();
+            watch.count = count;
+        }
+        wrong
+    }
+
+    /// Pages that were right in the end, but not yet when they were read.
+    fn add_lost_races(&self, e: usize, at: u32, run: &StepRun, wrong: &mut Wrong) {
+        for race in run.races.iter().filter(|race| race.item == at) {
+            let moved = &self.moves[race.moved as usize];
+            if !moved.done {
+                // Its pages hold what they held before, and that was seen already.
+                continue;
+            }
+            let mut lost = [false; 2];
+            for layer in 0..self.engines[e].layers {
+                let landed = moved.landed.get(usize::from(layer)).copied().unwrap_or(u64::MAX);
+                let [index, kv] = run.read_at(layer);
+                let has = self.engines[e].has[usize::from(layer)];
+                lost[0] |= has[1] && kv < landed;
+                lost[1] |= has[0] && index < landed;
+            }
+            for (component, lost) in lost.into_iter().enumerate() {
+                wrong.pages[component][1] += u64::from(lost) * race.pages;
+            }
+        }
+    }
+}
