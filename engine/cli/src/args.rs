@@ -1,12 +1,14 @@
 //! The arguments, as clap reads them.
 
 mod run;
+mod simulate;
 
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use run::{Conform, Device, IndexK, Played, Run, Switch};
+pub(crate) use simulate::Simulate;
 
 /// Model checker for the cache and transfer concurrency of LLM servers.
 #[derive(Debug, Parser)]
@@ -32,6 +34,9 @@ pub(crate) enum Command {
     /// Play sessions of agents on the real engine, and see whose answers come out right.
     #[command(after_help = run::EXIT_CODES)]
     Run(Box<Run>),
+    /// Play sessions in virtual time: what a machine would take, and what goes wrong on it.
+    #[command(after_help = simulate::EXIT_CODES)]
+    Simulate(Box<Simulate>),
     /// Check that the event log of a run can have happened, line by line.
     #[command(after_help = run::CONFORM_EXIT_CODES)]
     Conform(Conform),

@@ -185,6 +185,6 @@ pub(crate) fn list(what: What, header: &[&str], rows: &[Vec<String>]) -> String 
     print(&json!({ "format": "kvweft-list", "version": 1, "of": of, "rows": rows }))
 }
 
-fn print(value: &Value) -> String {
+pub(crate) fn print(value: &Value) -> String {
     serde_json::to_string_pretty(value).expect("plain values can be written") + "\n"
 }

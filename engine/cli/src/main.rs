@@ -49,6 +49,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Step(step) => commands::step::run(step),
         Command::Render(render) => commands::render::run(render),
         Command::Run(run) => commands::run::run(run),
+        Command::Simulate(simulate) => commands::simulate::run(simulate),
         Command::Conform(conform) => commands::conform::run(conform),
         Command::Selftest(selftest) => commands::selftest::run(selftest),
         Command::List(list) => commands::list::run(list),

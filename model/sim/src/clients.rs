@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use kvweft_core::{BlockHash, Ending, Input, RequestId, Room, Submit};
 
 use crate::memory::{Tag, tag};
+use crate::prompts::{Chain, Cut};
 use crate::reads::Watch;
 use crate::settings::Arrival;
 use crate::simulation::{Event, Simulation};
@@ -23,8 +24,7 @@ pub(crate) enum Class {
 #[derive(Clone, Debug)]
 struct Running {
     session: u32,
-    /// The pages of each chain's last prompt.
-    chains: Vec<Vec<BlockHash>>,
+    chains: Vec<Chain>,
     /// By request: what it still waits for, and the earliest time.
     needs: Vec<u32>,
     ready: Vec<u64>,
@@ -126,7 +126,10 @@ impl Clients {
         let open = self.open(request);
         let chain = match &open.own {
             Some(own) => own.as_slice(),
-            None => self.running[open.running as usize].chains.get(open.chain as usize).map_or(&[][..], Vec::as_slice),
+            None => self.running[open.running as usize]
+                .chains
+                .get(open.chain as usize)
+                .map_or(&[][..], |chain| &chain.pages),
         };
         let known = if position < open.full { chain.get(position) } else { open.answer.get(position - open.full) };
         match known {
@@ -189,7 +192,7 @@ impl Simulation<'_> {
         let requests = &self.workload.requests[session.requests.start as usize..session.requests.end as usize];
         let running = Running {
             session: number as u32,
-            chains: vec![Vec::new(); session.chains as usize],
+            chains: vec![Chain::default(); session.chains as usize],
             needs: requests.iter().map(|request| request.needs).collect(),
             ready: requests.iter().map(|request| self.now + request.not_before_ns).collect(),
             open: 0,
@@ -250,16 +253,11 @@ impl Simulation<'_> {
         let session = &self.workload.sessions[state.session as usize];
         let entry = &self.workload.requests[(session.requests.start + request) as usize];
         let page_tokens = self.page_tokens;
-        let pieces = (self.workload.block_tokens / page_tokens) as usize;
+        let cut = Cut::new(self.workload.block_tokens, page_tokens);
+        let full = (entry.input_tokens / page_tokens) as usize;
         let chain = &mut state.chains[entry.chain as usize];
-        chain.truncate(entry.keep as usize * pieces);
-        for run in &self.workload.runs[entry.runs.start as usize..entry.runs.end as usize] {
-            for id in run.first..run.first + u64::from(run.count) {
-                chain.extend(self.workload.hashes(session.scope, id, page_tokens));
-            }
-        }
-        let answer = entry.answer.iter().flat_map(|run| run.first..run.first + u64::from(run.count));
-        let answer = answer.flat_map(|id| self.workload.hashes(session.scope, id, page_tokens)).collect();
+        chain.advance(self.workload, session.scope, entry, cut);
+        let answer = chain.answer(session.scope, entry, cut, full);
         self.clients.serial += 1;
         let open = Open {
             running,
@@ -269,7 +267,7 @@ impl Simulation<'_> {
             first: None,
             // The last token is always computed, so that there is something to sample the answer from.
             blocks: ((entry.input_tokens - 1) / page_tokens) as usize,
-            full: (entry.input_tokens / page_tokens) as usize,
+            full,
             chain: entry.chain,
             own: None,
             answer,
@@ -319,7 +317,7 @@ impl Simulation<'_> {
         let tail_tokens = open.prompt_tokens - blocks as u32 * self.page_tokens;
         let output_tokens = open.decoded;
         let room = self.settings.split.then_some(Room(serial as u32));
-        let hashes = std::mem::take(&mut self.clients.running[running as usize].chains[chain as usize]);
+        let hashes = std::mem::take(&mut self.clients.running[running as usize].chains[chain as usize].pages);
         let mut refused = false;
         // Prefill first: decode asks prefill for it at once.
         for e in 0..self.engines.len() {
@@ -334,7 +332,7 @@ impl Simulation<'_> {
             }
             self.clients.open[at as usize].answers_owed |= 1 << e;
         }
-        self.clients.running[running as usize].chains[chain as usize] = hashes;
+        self.clients.running[running as usize].chains[chain as usize].pages = hashes;
         if refused {
             self.report.requests.rejected += 1;
             self.clients.open[at as usize].answers_owed = 0;
@@ -376,7 +374,7 @@ impl Simulation<'_> {
         let open = &self.clients.open[at as usize];
         let in_cache = ((open.prompt_tokens + open.decoded) / self.page_tokens) as usize;
         let session = &self.clients.running[open.running as usize];
-        let prompt = session.chains[open.chain as usize].get(open.blocks..open.full).unwrap_or_default();
+        let prompt = session.chains[open.chain as usize].pages.get(open.blocks..open.full).unwrap_or_default();
         let known = prompt.iter().chain(&open.answer).copied();
         let mut output = std::mem::take(&mut self.output);
         output.clear();
@@ -429,7 +427,10 @@ impl Simulation<'_> {
         let open = &mut self.clients.open[at as usize];
         open.in_use = false;
         if open.answers_owed != 0 {
-            open.own = self.clients.running[open.running as usize].chains.get(open.chain as usize).cloned();
+            open.own = self.clients.running[open.running as usize]
+                .chains
+                .get(open.chain as usize)
+                .map(|chain| chain.pages.clone());
         }
         let (running, request) = (open.running, open.request);
         self.clients.unused.push_back(at);

@@ -16,6 +16,7 @@ mod memory;
 mod moves;
 mod network;
 mod profile;
+mod prompts;
 mod random;
 mod reads;
 pub mod report;

@@ -42,17 +42,17 @@ pub(crate) enum Owner {
 /// One page of one tier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page {
-    pub(crate) kv: Tag,
-    pub(crate) index: Tag,
+    /// KV, index keys.
+    pub(crate) content: [Tag; 2],
     pub(crate) generation: u32,
-    /// The write under way: a move by its number, or the step that runs.
-    pub(crate) writer: u32,
+    /// The write of each component that is under way: a move by its number, or the step that runs.
+    pub(crate) writers: [u32; 2],
     /// Requests whose steps read it again and again, and that found it right.
     pub(crate) watchers: u16,
     /// Moves that read it.
     pub(crate) readers: u16,
     pub(crate) owner: Owner,
-    /// Two writes were under way at once.
+    /// Two writes of one component were under way at once.
     pub(crate) clash: bool,
     /// Written or freed while moves read it.
     pub(crate) disturbed: bool,
@@ -60,15 +60,14 @@ pub(crate) struct Page {
     pub(crate) reloaded: bool,
 }
 
-const _: () = assert!(std::mem::size_of::<Page>() <= 32);
+const _: () = assert!(std::mem::size_of::<Page>() <= 40);
 
 impl Default for Page {
     fn default() -> Page {
         Page {
-            kv: POISON,
-            index: POISON,
+            content: [POISON; 2],
             generation: 0,
-            writer: NIL,
+            writers: [NIL; 2],
             watchers: 0,
             readers: 0,
             owner: Owner::Free,
@@ -114,25 +113,34 @@ impl Page {
         self.owner != Owner::Free && self.generation == block.generation.0
     }
 
-    /// A write begins; whether it clashes with another one.
-    pub(crate) fn begin_write(&mut self, writer: u32) {
-        self.clash |= self.writer != NIL;
+    /// A write of some components begins, KV first.
+    pub(crate) fn begin_write(&mut self, writer: u32, components: [bool; 2]) {
         self.disturbed |= self.readers > 0;
-        self.writer = writer;
+        for (known, writes) in self.writers.iter_mut().zip(components) {
+            if writes {
+                self.clash |= *known != NIL;
+                *known = writer;
+            }
+        }
     }
 
-    /// A write ends; the contents that it leaves.
-    pub(crate) fn end_write(&mut self, writer: u32, [kv, index]: [Option<Tag>; 2]) {
-        let clash = self.clash;
-        if self.writer == writer {
-            self.writer = NIL;
-            self.clash = false;
+    /// A write ends; the contents that it leaves, KV first.
+    pub(crate) fn end_write(&mut self, writer: u32, left: [Option<Tag>; 2]) {
+        for (component, left) in left.into_iter().enumerate() {
+            if let Some(tag) = left {
+                self.content[component] = if self.clash { TORN } else { tag };
+            }
         }
-        if let Some(kv) = kv {
-            self.kv = if clash { TORN } else { kv };
+        for known in &mut self.writers {
+            if *known == writer {
+                *known = NIL;
+            }
         }
-        if let Some(index) = index {
-            self.index = if clash { TORN } else { index };
-        }
+        self.clash &= self.writers != [NIL; 2];
+    }
+
+    /// Whether anybody is writing a component, KV first.
+    pub(crate) fn is_written(&self, component: usize) -> bool {
+        self.writers[component] != NIL
     }
 }

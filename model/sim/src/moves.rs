@@ -4,7 +4,7 @@ use kvweft_core::{Component, CopyOp, Direction, Effect, Input, MovedPart, Outcom
 use kvweft_core::{SendOp, StepId, Tier};
 
 use crate::engine::{LOAD, STORE};
-use crate::memory::{NIL, POISON, STEP, TORN, Tag, mislaid};
+use crate::memory::{POISON, STEP, TORN, Tag, mislaid};
 use crate::profile::transfer_ns;
 use crate::simulation::{Event, Simulation};
 
@@ -298,19 +298,22 @@ impl Simulation<'_> {
         let moved = &mut self.moves[id as usize];
         let (from, to) = (moved.engine, moved.target());
         let running = self.engines[from].running.as_ref().map(|run| run.op.step);
+        let components = moved.arrives.map(|arrival| arrival != Arrival::Absent);
         let mut last: Option<Pair> = None;
         let (mut racing, mut disturbed) = (false, false);
         for pair in moved.pairs() {
             let source = self.engines[from].tiers[usize::from(pair.from.tier.0)].page_mut(pair.from.page);
             self.report.corrupt_reads.foreign_writes += u64::from(!source.owned_as(pair.from));
             source.readers += 1;
-            if source.writer != NIL {
-                racing |= source.writer == STEP;
-                source.disturbed |= source.writer != STEP;
+            for (component, moves) in components.into_iter().enumerate() {
+                if moves && source.is_written(component) {
+                    racing |= source.writers[component] == STEP;
+                    source.disturbed |= source.writers[component] != STEP;
+                }
             }
             let target = self.engines[to].tiers[usize::from(pair.to.tier.0)].page_mut(pair.to.page);
             self.report.corrupt_reads.foreign_writes += u64::from(!target.owned_as(pair.to));
-            target.begin_write(id);
+            target.begin_write(id, components);
             disturbed |= target.watchers > 0;
             let joins = last
                 .is_some_and(|last| last.from.page.0 + 1 == pair.from.page.0 && last.to.page.0 + 1 == pair.to.page.0);
@@ -337,9 +340,8 @@ impl Simulation<'_> {
             let source = self.engines[from].tiers[usize::from(pair.from.tier.0)].page_mut(pair.from.page);
             source.readers = source.readers.saturating_sub(1);
             // What a step was still writing when it was read is not there as a whole.
-            let torn =
-                source.disturbed || source.writer == STEP || stale && source.generation == pair.from.generation.0;
-            let seen = if torn { [TORN; 2] } else { [source.kv, source.index] };
+            let torn = source.disturbed || stale && source.generation == pair.from.generation.0;
+            let seen = [0, 1].map(|c| if torn || source.writers[c] == STEP { TORN } else { source.content[c] });
             if source.readers == 0 {
                 source.disturbed = false;
             }

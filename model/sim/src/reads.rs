@@ -83,9 +83,13 @@ impl Simulation<'_> {
         for (position, block) in item.pages.iter().enumerate().take(item.read as usize).skip(start) {
             let expected: Tag = self.clients.expected(item.request, position);
             let page = self.engines[e].tiers[0].page_mut(block.page);
-            let torn = page.writer != NIL && page.writer != STEP || page.clash;
-            let found = [page.kv == expected && !torn, !has_index || page.index == expected && !torn];
-            let from_host = usize::from(page.reloaded || torn && page.kv != expected);
+            let found = [0, 1].map(|c| {
+                let torn = page.is_written(c) && page.writers[c] != STEP || page.clash;
+                page.content[c] == expected && !torn
+            });
+            let found = [found[0], found[1] || !has_index];
+            let from_host =
+                usize::from(page.reloaded || page.writers.iter().any(|writer| ![NIL, STEP].contains(writer)));
             for (component, right) in found.into_iter().enumerate() {
                 wrong.pages[component][from_host] += u64::from(!right);
             }

@@ -60,7 +60,7 @@ pub struct Settings {
 pub enum SettingsError {
     /// The blocks of the workload cannot be cut into pages.
     #[error(
-        "pages of {page} tokens do not fit blocks of {block} tokens\nhelp: take a model whose pages divide the blocks"
+        "pages of {page} tokens do not fit blocks of {block} tokens\nhelp: take a model whose pages divide the blocks, or are made of whole ones"
     )]
     Blocks {
         /// Tokens of a page.
@@ -115,7 +115,7 @@ impl Settings {
     /// Why not.
     pub fn check(&self, workload: &Workload) -> Result<(), SettingsError> {
         let (page, block) = (u32::from(self.geometry.page_tokens), workload.block_tokens);
-        if page == 0 || !block.is_multiple_of(page) {
+        if page == 0 || !block.is_multiple_of(page) && !page.is_multiple_of(block) {
             return Err(SettingsError::Blocks { page, block });
         }
         let faults = self.profile.faults();

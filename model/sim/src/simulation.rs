@@ -19,6 +19,9 @@ use crate::workload::Workload;
 /// Everything is added up once in so many events.
 const CHECK_EVERY: u64 = 1 << 16;
 
+/// A run that only deadlines keep going is given up after so many of them, one after the other.
+const DEADLINES_IN_VAIN: u64 = 16;
+
 /// What happens at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
@@ -51,6 +54,8 @@ pub(crate) struct Simulation<'w> {
     pub(crate) now: u64,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     planned: u64,
+    /// When anything but a deadline or a message happened last.
+    moved_at: u64,
     random: Random,
     pub(crate) engines: Vec<Engine>,
     pub(crate) moves: Vec<Moved>,
@@ -98,6 +103,7 @@ impl<'w> Simulation<'w> {
             now: 0,
             queue: BinaryHeap::new(),
             planned: 0,
+            moved_at: 0,
             random: Random::new(settings.seed),
             engines: settings.configs().into_iter().map(Engine::new).collect(),
             moves: Vec::new(),
@@ -136,12 +142,26 @@ impl<'w> Simulation<'w> {
         self.report.conservation.clock += u64::from(time < self.now);
         self.now = self.now.max(time);
         self.report.events += 1;
+        if matches!(event, Event::Deadline { .. }) {
+            if self.only_deadlines_help() {
+                return false;
+            }
+        } else if !matches!(event, Event::Deliver { .. }) {
+            self.moved_at = self.now;
+        }
         self.happen(event);
         self.feed();
         if self.report.events.is_multiple_of(CHECK_EVERY) {
             self.add_up();
         }
         true
+    }
+
+    /// Whether nothing but deadlines and what they say has happened for long, and nothing else is planned: an engine asks
+    /// its peer again and again, and will for ever.
+    fn only_deadlines_help(&self) -> bool {
+        let quiet = self.now - self.moved_at > DEADLINES_IN_VAIN * self.settings.deadline_ns;
+        quiet && self.queue.iter().all(|Reverse((_, _, event))| matches!(event, Event::Deadline { .. }))
     }
 
     fn happen(&mut self, event: Event) {
@@ -276,7 +296,7 @@ impl<'w> Simulation<'w> {
                     self.report.conservation.pages += u64::from(page.owner == Owner::Free);
                     page.owner = Owner::Free;
                     // Whoever still reads it reads what any new owner may have written.
-                    (page.kv, page.index) = (POISON, POISON);
+                    page.content = [POISON; 2];
                     page.disturbed |= page.readers > 0;
                     disturbed |= page.watchers > 0;
                     tier.taken = tier.taken.saturating_sub(1);

@@ -130,7 +130,7 @@ impl Simulation<'_> {
             for block in &item.pages[written_from(item)..] {
                 let page = tier.page_mut(block.page);
                 if page.generation == block.generation.0 {
-                    page.begin_write(STEP);
+                    page.begin_write(STEP, [true; 2]);
                     disturbed |= page.watchers > 0;
                 }
             }
@@ -147,13 +147,15 @@ impl Simulation<'_> {
     fn find_races(&self, e: usize, item: &StepItem, at: u32, seen: usize, races: &mut Vec<Race>) {
         let tier = &self.engines[e].tiers[0];
         for block in item.pages.get(seen..item.read as usize).unwrap_or_default() {
-            let writer = tier.page(block.page).writer;
-            if writer == NIL || writer == STEP {
-                continue;
-            }
-            match races.iter_mut().rev().find(|race| race.moved == writer && race.item == at) {
-                Some(race) => race.pages += 1,
-                None => races.push(Race { moved: writer, item: at, pages: 1 }),
+            let [kv, index] = tier.page(block.page).writers;
+            for writer in [Some(kv), (index != kv).then_some(index)].into_iter().flatten() {
+                if writer == NIL || writer == STEP {
+                    continue;
+                }
+                match races.iter_mut().rev().find(|race| race.moved == writer && race.item == at) {
+                    Some(race) => race.pages += 1,
+                    None => races.push(Race { moved: writer, item: at, pages: 1 }),
+                }
             }
         }
     }
@@ -192,7 +194,7 @@ impl Simulation<'_> {
             if page.owned_as(*block) {
                 page.end_write(STEP, [Some(expected), Some(expected)]);
                 page.reloaded = false;
-            } else if page.generation != block.generation.0 && page.kv != POISON {
+            } else if page.generation != block.generation.0 && page.content[0] != POISON {
                 // It has another owner by now, who has written it already.
                 page.end_write(STEP, [Some(TORN); 2]);
                 self.report.corrupt_reads.foreign_writes += 1;

@@ -9,4 +9,5 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod selftest;
 pub(crate) mod shrink;
+pub(crate) mod simulate;
 pub(crate) mod step;

@@ -150,17 +150,11 @@ impl Workload {
     pub fn longest_tokens(&self) -> u64 {
         self.requests.iter().map(|r| u64::from(r.input_tokens) + u64::from(r.output_tokens)).max().unwrap_or(0)
     }
-
-    /// The hashes of blocks of `page_tokens` tokens that begin with the block `id` of the log.
-    pub(crate) fn hashes(&self, scope: u64, id: u64, page_tokens: u32) -> impl Iterator<Item = BlockHash> + use<> {
-        let pieces = self.block_tokens / page_tokens;
-        (0..u64::from(pieces)).map(move |piece| block_hash(scope, id, piece))
-    }
 }
 
-/// The hash of a piece of a block. The two halves are mixed by themselves; different names never share both.
-pub(crate) fn block_hash(scope: u64, id: u64, piece: u64) -> BlockHash {
-    let name = mix(id ^ scope.rotate_left(40)) ^ piece;
+/// The hash of a page that ends `within` tokens behind the begin of a block. The two halves are mixed by themselves; different names never share both.
+pub(crate) fn block_hash(scope: u64, id: u64, within: u64) -> BlockHash {
+    let name = mix(id ^ scope.rotate_left(40)) ^ within;
     BlockHash(u128::from(mix(name ^ 0x5851_f42d_4c95_7f2d)) << 64 | u128::from(mix(name)))
 }
 
