@@ -12,6 +12,7 @@
 
 mod clients;
 mod engine;
+pub mod hits;
 mod memory;
 mod moves;
 mod network;

@@ -55,6 +55,7 @@ fn commands_in_the_documentation_are_commands() {
         "docs/introduction.md",
         "docs/lessons.md",
         "docs/workloads.md",
+        "docs/simulate.md",
         "docs/event-log.md",
     ] {
         for piece in page(name).split('`').skip(1).step_by(2) {
