@@ -13,5 +13,6 @@ mod mutations;
 mod other_commands;
 mod run;
 mod run_input;
+mod simulate;
 mod streams;
 mod traces;
