@@ -4,12 +4,12 @@ use kvweft_core::{Dtype, Geometry, RuleSite};
 use kvweft_sim::workload::Synthetic;
 use kvweft_sim::{Arrival, Profile, Report, Settings, Workload, simulate};
 
-pub fn profile() -> Profile {
+pub(crate) fn profile() -> Profile {
     toml::from_str(include_str!("../../../../scenarios/profiles/h200x8.toml")).expect("a built-in profile is one")
 }
 
 /// Eight layers, and index keys in fp8.
-pub fn settings(split: bool) -> Settings {
+pub(crate) fn settings(split: bool) -> Settings {
     let mut settings = Settings::new(profile(), Geometry::uniform(8, 64, Some(Dtype::Fp8)), 200, 4_000);
     settings.split = split;
     settings.chunk_pages = 16;
@@ -17,20 +17,20 @@ pub fn settings(split: bool) -> Settings {
     settings
 }
 
-pub fn bf16() -> Geometry {
+pub(crate) fn bf16() -> Geometry {
     Geometry::uniform(8, 64, Some(Dtype::Bf16))
 }
 
 /// Sessions that outgrow the device together, and not the host tier.
-pub fn agents() -> Workload {
+pub(crate) fn agents() -> Workload {
     AGENTS.workload()
 }
 
-pub fn small(sessions: u32) -> Workload {
+pub(crate) fn small(sessions: u32) -> Workload {
     Synthetic { sessions, ..AGENTS }.workload()
 }
 
-pub const AGENTS: Synthetic = Synthetic {
+pub(crate) const AGENTS: Synthetic = Synthetic {
     sessions: 30,
     rounds: 8,
     system_tokens: 512,
@@ -43,7 +43,7 @@ pub const AGENTS: Synthetic = Synthetic {
     block_tokens: 64,
 };
 
-pub fn when_dropping(at: RuleSite, settings: &Settings) -> Report {
+pub(crate) fn when_dropping(at: RuleSite, settings: &Settings) -> Report {
     let mut settings = settings.clone();
     settings.rules = settings.rules.without(at);
     simulate(&agents(), &settings).expect("it can begin")
