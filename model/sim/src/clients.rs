@@ -173,7 +173,7 @@ impl Simulation<'_> {
 
     fn plan_arrival(&mut self) {
         if let Some(session) = self.workload.sessions.get(self.clients.next_session) {
-            self.at(self.now.max(session.arrival_ns), Event::Arrive);
+            self.at(self.now.max(self.began + session.arrival_ns), Event::Arrive);
         }
     }
 
@@ -420,6 +420,31 @@ impl Simulation<'_> {
         let entry = &self.workload.requests[(session.requests.start + open.request) as usize];
         self.report.tokens.output += u64::from(entry.output_tokens);
         self.report.requests.finished += 1;
+        self.report.answered_ns = self.now;
+    }
+
+    /// Every client goes away for good, whatever it waits for.
+    pub(crate) fn all_leave(&mut self) {
+        self.clients.next_session = self.workload.sessions.len();
+        for session in &mut self.clients.running {
+            session.over = true;
+        }
+        self.clients.waiting.clear();
+        for at in self.clients.in_flight() {
+            if self.clients.open[at as usize].in_use {
+                self.request_ended(at, Some(Class::Error));
+            }
+        }
+    }
+
+    /// Whether no session runs.
+    pub(crate) fn nobody_is_there(&self) -> bool {
+        self.clients.running.len() == self.clients.unused_running.len()
+    }
+
+    /// Nobody has asked for anything yet.
+    pub(crate) fn rewind(&mut self) {
+        self.clients.next_session = 0;
     }
 
     /// A request has ended for its client; what follows it is planned.

@@ -21,6 +21,7 @@ mod prompts;
 mod random;
 mod reads;
 pub mod report;
+mod restart;
 mod settings;
 mod simulation;
 mod steps;
@@ -29,6 +30,7 @@ pub mod workload;
 
 pub use profile::{Profile, Quantity};
 pub use report::Report;
+pub use restart::{Before, simulate_after};
 pub use settings::{Arrival, Settings, SettingsError};
 pub use simulation::simulate;
 pub use workload::Workload;

@@ -47,6 +47,8 @@ pub(crate) struct Page {
     pub(crate) generation: u32,
     /// The write of each component that is under way: a move by its number, or the step that runs.
     pub(crate) writers: [u32; 2],
+    /// The reload into it that is queued and has not begun.
+    pub(crate) coming: u32,
     /// Requests whose steps read it again and again, and that found it right.
     pub(crate) watchers: u16,
     /// Moves that read it.
@@ -68,6 +70,7 @@ impl Default for Page {
             content: [POISON; 2],
             generation: 0,
             writers: [NIL; 2],
+            coming: NIL,
             watchers: 0,
             readers: 0,
             owner: Owner::Free,

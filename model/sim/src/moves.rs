@@ -4,7 +4,7 @@ use kvweft_core::{Component, CopyOp, Direction, Effect, Input, MovedPart, Outcom
 use kvweft_core::{SendOp, StepId, Tier};
 
 use crate::engine::{LOAD, STORE};
-use crate::memory::{POISON, STEP, TORN, Tag, mislaid};
+use crate::memory::{NIL, POISON, STEP, TORN, Tag, mislaid};
 use crate::profile::transfer_ns;
 use crate::simulation::{Event, Simulation};
 
@@ -153,6 +153,11 @@ impl Simulation<'_> {
         if record_on != runs_on {
             self.engines[e].forward.push_back(crate::engine::Forward::Record(id));
             self.moves[id as usize].users += 1;
+        }
+        if direction == Direction::Reload {
+            for pair in self.moves[id as usize].pairs() {
+                self.engines[e].tiers[usize::from(pair.to.tier.0)].page_mut(pair.to.page).coming = id;
+            }
         }
         self.engines[e].copies[stream(direction)].push_back(id);
     }
@@ -314,6 +319,7 @@ impl Simulation<'_> {
             let target = self.engines[to].tiers[usize::from(pair.to.tier.0)].page_mut(pair.to.page);
             self.report.corrupt_reads.foreign_writes += u64::from(!target.owned_as(pair.to));
             target.begin_write(id, components);
+            target.coming = NIL;
             disturbed |= target.watchers > 0;
             let joins = last
                 .is_some_and(|last| last.from.page.0 + 1 == pair.from.page.0 && last.to.page.0 + 1 == pair.to.page.0);

@@ -108,24 +108,41 @@ impl Simulation<'_> {
     }
 
     /// Pages that were right in the end, but not yet when they were read.
-    fn add_lost_races(&self, e: usize, at: u32, run: &StepRun, wrong: &mut Wrong) {
+    fn add_lost_races(&mut self, e: usize, at: u32, run: &StepRun, wrong: &mut Wrong) {
+        let mut behind: [Option<u64>; 2] = [None; 2];
+        let mut raced = false;
+        let mut layers = 0u64;
         for race in run.races.iter().filter(|race| race.item == at) {
             let moved = &self.moves[race.moved as usize];
-            if !moved.done {
-                // Its pages hold what they held before, and that was seen already.
-                continue;
-            }
+            raced = true;
             let mut lost = [false; 2];
             for layer in 0..self.engines[e].layers {
-                let landed = moved.landed.get(usize::from(layer)).copied().unwrap_or(u64::MAX);
+                let landed = moved.landed.get(usize::from(layer)).copied();
                 let [index, kv] = run.read_at(layer);
                 let has = self.engines[e].has[usize::from(layer)];
-                lost[0] |= has[1] && kv < landed;
-                lost[1] |= has[0] && index < landed;
+                for (component, (has, read)) in [(has[1], kv), (has[0], index)].into_iter().enumerate() {
+                    if has && landed.is_none_or(|landed| read < landed) {
+                        lost[component] = true;
+                        layers |= (component as u64) << layer;
+                        let by = landed.unwrap_or(self.now).saturating_sub(read);
+                        behind[component] = behind[component].max(Some(by));
+                    }
+                }
             }
-            for (component, lost) in lost.into_iter().enumerate() {
+            // Where the move still goes on, its pages hold what they held before, and that was seen already.
+            for (component, lost) in lost.into_iter().enumerate().filter(|_| moved.done) {
                 wrong.pages[component][1] += u64::from(lost) * race.pages;
             }
         }
+        let races = &mut self.report.lost_races;
+        races.racing += u64::from(raced);
+        races.kv += u64::from(behind[0].is_some());
+        races.index_k += u64::from(behind[1].is_some());
+        let count = 64 - layers.leading_zeros() as usize;
+        races.index_k_by_layer.resize(count.max(races.index_k_by_layer.len()), 0);
+        for (layer, lost) in races.index_k_by_layer.iter_mut().enumerate() {
+            *lost += layers >> layer & 1;
+        }
+        self.behind.extend(behind.into_iter().flatten().max());
     }
 }

@@ -28,8 +28,12 @@ pub struct Report {
     pub stuck: Stuck,
     /// What did not add up.
     pub conservation: Conservation,
+    /// Reads that came before the reload they needed.
+    pub lost_races: LostRaces,
     /// From the first arrival to the last event, in nanoseconds.
     pub elapsed_ns: u64,
+    /// From the first arrival to the last answer, in nanoseconds.
+    pub answered_ns: u64,
     /// Events of the run.
     pub events: u64,
 }
@@ -181,6 +185,23 @@ pub struct CorruptReads {
     pub requests: u64,
     /// Writes into pages that had another owner by then.
     pub foreign_writes: u64,
+}
+
+/// Reads of a layer that came before the reload of that layer, by requests: how often, and by how much.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LostRaces {
+    /// Requests that found a part of their prompt in the host tier.
+    pub reloading: u64,
+    /// Steps of requests that began while something was written into pages that they read.
+    pub racing: u64,
+    /// Those of them that read index keys too early.
+    pub index_k: u64,
+    /// Likewise, by the layer that was read too early; layers behind the last one are left out.
+    pub index_k_by_layer: Vec<u64>,
+    /// Those of them that read KV too early.
+    pub kv: u64,
+    /// Of each lost race, the longest time from the read of a layer to its landing, in nanoseconds.
+    pub behind_ns: Percentiles,
 }
 
 /// What waited in vain, by what for.

@@ -52,6 +52,8 @@ pub(crate) struct Simulation<'w> {
     pub(crate) costs: Costs,
     pub(crate) page_tokens: u32,
     pub(crate) now: u64,
+    /// When the workload at hand began.
+    pub(crate) began: u64,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     planned: u64,
     /// When anything but a deadline or a message happened last.
@@ -73,6 +75,7 @@ pub(crate) struct Simulation<'w> {
     pub(crate) first_token: Vec<u64>,
     pub(crate) per_token: Vec<u64>,
     pub(crate) end_to_end: Vec<u64>,
+    pub(crate) behind: Vec<u64>,
     pub(crate) ended: u64,
     pub(crate) bytes_begun: u64,
     pub(crate) bytes_ended: u64,
@@ -91,7 +94,7 @@ pub fn simulate(workload: &Workload, settings: &Settings) -> Result<Report, Sett
 }
 
 impl<'w> Simulation<'w> {
-    fn new(workload: &'w Workload, settings: &Settings) -> Simulation<'w> {
+    pub(crate) fn new(workload: &'w Workload, settings: &Settings) -> Simulation<'w> {
         let page_tokens = u32::from(settings.geometry.page_tokens);
         let mut report = Report::default();
         report.sessions.total = workload.sessions() as u64;
@@ -101,6 +104,7 @@ impl<'w> Simulation<'w> {
             costs: Costs::from(&settings.profile),
             page_tokens,
             now: 0,
+            began: 0,
             queue: BinaryHeap::new(),
             planned: 0,
             moved_at: 0,
@@ -119,6 +123,7 @@ impl<'w> Simulation<'w> {
             first_token: Vec::new(),
             per_token: Vec::new(),
             end_to_end: Vec::new(),
+            behind: Vec::new(),
             ended: 0,
             bytes_begun: 0,
             bytes_ended: 0,
@@ -137,7 +142,7 @@ impl<'w> Simulation<'w> {
         if by == 0 { took } else { took - by + self.random.below(2 * by + 1) }
     }
 
-    fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let Some(Reverse((time, _, event))) = self.queue.pop() else { return false };
         self.report.conservation.clock += u64::from(time < self.now);
         self.now = self.now.max(time);
@@ -277,6 +282,7 @@ impl<'w> Simulation<'w> {
         let host = u64::from(open.reloaded.min(item.first_token));
         self.report.tokens.input += u64::from(open.prompt_tokens);
         self.report.tokens.host_hits += host;
+        self.report.lost_races.reloading += u64::from(host > 0);
         self.report.tokens.device_hits += u64::from(item.first_token) - host;
     }
 
@@ -327,13 +333,15 @@ impl<'w> Simulation<'w> {
         }
     }
 
-    fn close(mut self) -> Report {
+    pub(crate) fn close(mut self) -> Report {
         self.add_up();
         self.note_stuck();
-        self.report.elapsed_ns = self.now;
+        self.report.elapsed_ns = self.now - self.began;
+        self.report.answered_ns = self.report.answered_ns.saturating_sub(self.began);
         self.report.first_token_ns = Percentiles::of(&mut self.first_token);
         self.report.per_token_ns = Percentiles::of(&mut self.per_token);
         self.report.end_to_end_ns = Percentiles::of(&mut self.end_to_end);
+        self.report.lost_races.behind_ns = Percentiles::of(&mut self.behind);
         let sessions = &mut self.report.sessions;
         let over = sessions.ok + sessions.corrupt + sessions.stuck + sessions.timeout + sessions.error;
         sessions.open = sessions.total - over;

@@ -143,12 +143,13 @@ impl Simulation<'_> {
         }
     }
 
-    /// Moves that are writing pages which an item will read.
+    /// Moves that are writing pages which an item will read, or are queued to.
     fn find_races(&self, e: usize, item: &StepItem, at: u32, seen: usize, races: &mut Vec<Race>) {
         let tier = &self.engines[e].tiers[0];
         for block in item.pages.get(seen..item.read as usize).unwrap_or_default() {
-            let [kv, index] = tier.page(block.page).writers;
-            for writer in [Some(kv), (index != kv).then_some(index)].into_iter().flatten() {
+            let page = tier.page(block.page);
+            let [kv, index] = page.writers;
+            for writer in [Some(kv), (index != kv).then_some(index), Some(page.coming)].into_iter().flatten() {
                 if writer == NIL || writer == STEP {
                     continue;
                 }

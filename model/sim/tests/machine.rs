@@ -5,7 +5,7 @@ mod common;
 use common::{agents, bf16, profile, settings, small, when_dropping};
 use kvweft_core::{Rule, Site};
 use kvweft_sim::workload::{Form, Synthetic, Workload};
-use kvweft_sim::{Arrival, Profile, simulate};
+use kvweft_sim::{Arrival, Before, Profile, Report, Settings, simulate, simulate_after};
 
 #[test]
 fn with_every_rule_kept_every_session_is_ok_and_everything_adds_up() {
@@ -156,4 +156,51 @@ fn what_is_wrong_with_a_profile_is_said_key_by_key() {
             "jitter_permille: expected less than 1000, got 1000",
         ]
     );
+}
+
+#[test]
+fn a_reload_that_is_queued_when_a_step_begins_and_done_when_it_ends_was_still_too_late() {
+    let mut settings = settings(false);
+    settings.profile.load_mb_per_s.value = 2000;
+    let report = when_dropping(Rule::IndexReadWaitsLayer.at(Site::RaggedPrefill), &settings);
+    let lost = &report.lost_races;
+    assert!(lost.index_k > 0 && lost.racing >= lost.index_k && lost.kv == 0, "{lost:?}");
+    assert_eq!(lost.index_k_by_layer.first().copied(), Some(lost.index_k), "the first layer is read at once");
+    assert!(lost.behind_ns.p50 > 0 && report.sessions.corrupt > 0, "{report:?}");
+}
+
+/// Reset while the first sessions are at work, before any client gives up.
+const RESET_NS: u64 = 1_000_000_000;
+
+fn after(settings: &Settings) -> Report {
+    let (before, then) = (agents(), agents());
+    let before = Before { workload: &before, reset_ns: RESET_NS };
+    simulate_after(&before, &then, settings).expect("it can begin")
+}
+
+#[test]
+fn a_complete_reset_leaves_nothing_and_no_count_of_the_run_before() {
+    for split in [false, true] {
+        let settings = settings(split);
+        let alone = simulate(&agents(), &settings).expect("it can begin");
+        let report = after(&settings);
+        assert_eq!(
+            (report.sessions.ok, report.sessions.total),
+            (alone.sessions.ok, alone.sessions.total),
+            "{report:?}"
+        );
+        assert_eq!(report.requests.submitted, alone.requests.submitted);
+        assert_eq!(report.stuck, Default::default());
+        assert!(report.conservation.holds() && report.conservation.checks > 0, "{:?}", report.conservation);
+        assert_eq!(after(&settings), report, "one seed gives one run");
+    }
+}
+
+#[test]
+fn a_reset_that_forgets_its_rooms_leaves_their_pages() {
+    let mut settings = settings(true);
+    settings.arrival = Arrival::Closed(4);
+    settings.rules = settings.rules.without(Rule::ResetClearsEverything.at(Site::Rooms));
+    let report = after(&settings);
+    assert!(report.stuck.leaked_pages[0] > 0, "{report:?}");
 }

@@ -16,10 +16,17 @@ struct Row<'l> {
     input_length: u32,
     output_length: u32,
     hash_ids: Vec<u64>,
+    /// Not in every version of the form; the same in every row.
+    #[serde(default = "usual")]
+    block_size: u32,
     #[serde(borrow)]
     not_before_ms: Option<&'l RawValue>,
     #[serde(borrow, default)]
     dependencies: Vec<Dependency<'l>>,
+}
+
+fn usual() -> u32 {
+    BLOCK_TOKENS
 }
 
 #[derive(serde::Deserialize)]
@@ -47,20 +54,26 @@ pub(super) fn parse(text: &str) -> Result<Workload, BadLine> {
     let mut prefixes = Prefixes::default();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut rows: Vec<Read> = Vec::new();
+    let mut block_tokens = None;
     for (line, text) in lines(text) {
         let row: Row = json(line, text)?;
+        let expected = *block_tokens.get_or_insert(row.block_size);
+        if row.block_size != expected || expected == 0 {
+            let got = row.block_size;
+            return Err(bad(line, format!("expected the block_size {} of the first row, got {got}", expected.max(1))));
+        }
         let read = read(&row, &known, &mut prefixes).map_err(|what| bad(line, what))?;
         if known.insert(row.request_id.to_string(), rows.len()).is_some() {
             return Err(bad(line, format!("the request_id {} is there twice", row.request_id)));
         }
         rows.push(read);
     }
-    Ok(sessions(&rows))
+    Ok(sessions(&rows, block_tokens.unwrap_or(BLOCK_TOKENS)))
 }
 
 fn read(row: &Row, known: &HashMap<String, usize>, prefixes: &mut Prefixes) -> Result<Read, String> {
     let ms = |value: Option<&RawValue>| value.map_or(Ok(0), |value| number::scaled(value, 6));
-    let blocks = row.input_length.div_ceil(BLOCK_TOKENS) as usize;
+    let blocks = row.input_length.div_ceil(row.block_size) as usize;
     if row.hash_ids.len() != blocks || blocks == 0 {
         let (input, got) = (row.input_length, row.hash_ids.len());
         return Err(format!("expected {} hash_ids for {input} tokens, got {got}", blocks.max(1)));
@@ -84,7 +97,7 @@ fn read(row: &Row, known: &HashMap<String, usize>, prefixes: &mut Prefixes) -> R
 }
 
 /// Requests that wait for each other, however far apart, are one session.
-fn sessions(rows: &[Read]) -> Workload {
+fn sessions(rows: &[Read], block_tokens: u32) -> Workload {
     let mut group: Vec<usize> = (0..rows.len()).collect();
     fn root(group: &mut [usize], mut at: usize) -> usize {
         while group[at] != at {
@@ -111,7 +124,7 @@ fn sessions(rows: &[Read]) -> Workload {
         .map(|members| (members.iter().map(|at| rows[*at].asked.not_before_ns).min().unwrap_or(0), members))
         .collect();
     arriving.sort_by_key(|(arrival, members)| (*arrival, members[0]));
-    let mut builder = Builder::new(BLOCK_TOKENS);
+    let mut builder = Builder::new(block_tokens);
     for (arrival, members) in arriving {
         let mut place: HashMap<usize, u32> = HashMap::new();
         for (chain, at) in members.into_iter().enumerate() {

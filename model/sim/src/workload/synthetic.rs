@@ -22,7 +22,7 @@ pub struct Synthetic {
     pub think_ms: u64,
     /// Time between the arrivals of two sessions, in milliseconds.
     pub arrival_ms: u64,
-    /// Decides by what chance.
+    /// Decides by what chance, and whose texts these are: agents of different seeds share none.
     pub seed: u64,
     /// Tokens of a block.
     pub block_tokens: u32,
@@ -60,7 +60,7 @@ impl Synthetic {
                 known = full;
                 tokens += u64::from(self.answer_tokens) + u64::from(self.round_tokens);
             }
-            builder.session(0, session * self.arrival_ms * 1_000_000);
+            builder.session(self.seed, session * self.arrival_ms * 1_000_000);
         }
         builder.finish()
     }
