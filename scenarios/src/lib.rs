@@ -97,6 +97,11 @@ pub const PROFILES: &[File] = files!("profiles/", ".toml";
     "rtxpro6000x4",
 );
 
+/// `matrices/*.toml`: what `kvweft compare` puts side by side, sorted by name.
+pub const MATRICES: &[File] = files!("matrices/", ".toml";
+    "case",
+);
+
 /// `workloads/*.toml`: what `kvweft run` plays, sorted by name.
 pub const WORKLOADS: &[File] = files!("workloads/", ".toml";
     "offload-and-reload",
@@ -120,6 +125,11 @@ pub fn data(name: &str) -> Option<&'static str> {
 /// The workload of that name.
 pub fn workload(name: &str) -> Option<&'static str> {
     find(WORKLOADS, name)
+}
+
+/// The matrix of that name.
+pub fn matrix(name: &str) -> Option<&'static str> {
+    find(MATRICES, name)
 }
 
 /// The profile of that name.

@@ -1,11 +1,13 @@
 //! The arguments of `kvweft simulate`.
 
+use std::num::NonZeroU16;
+
 use super::{Format, IndexK, Switch};
 
 pub(super) const EXIT_CODES: &str =
     "Exit codes: 0 if every session is ok and everything adds up, 1 if not, 2 for bad input.";
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Simulate {
     /// A request log (Mooncake, packed agent sessions, AgenticMooncake v2), the name of a built-in head of one, or `agents`
     /// for agents that do not exist.
@@ -27,15 +29,15 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) seeds: u32,
     /// Worker threads for several seeds. Changes nothing but the speed. The default is one a core.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) threads: Option<u16>,
+    #[arg(long, value_name = "N", value_parser = super::threads)]
+    pub(crate) threads: Option<NonZeroU16>,
     /// How results are written.
     #[arg(long, default_value = "text")]
     pub(crate) format: Format,
 }
 
 /// The engines.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engines")]
 pub(crate) struct Engine {
     /// A built-in model geometry, or a model file.
@@ -77,7 +79,7 @@ pub(crate) struct Engine {
 }
 
 /// The clients.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Clients")]
 pub(crate) struct Clients {
     /// Sessions that run at once; 0 starts each at its time in the workload. The default is 80 for agents and agent
@@ -96,7 +98,7 @@ pub(crate) struct Clients {
 }
 
 /// Agents that do not exist.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Agents, where no log is named")]
 pub(crate) struct Agents {
     /// Requests of each session.

@@ -1,9 +1,13 @@
 //! One file a command.
 
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod conform;
+pub(crate) mod exposure;
+pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod meta;
+pub(crate) mod redact;
 pub(crate) mod render;
 pub(crate) mod replay;
 pub(crate) mod run;

@@ -55,6 +55,9 @@ fn commands_in_the_documentation_are_commands() {
         "docs/introduction.md",
         "docs/lessons.md",
         "docs/workloads.md",
+        "docs/compare.md",
+        "docs/exposure.md",
+        "docs/import.md",
         "docs/simulate.md",
         "docs/event-log.md",
     ] {

@@ -3,10 +3,12 @@
 mod bad_input;
 mod bad_traces;
 mod check;
+mod compare;
 mod conform;
 mod determinism;
 mod docs;
 mod gpu;
+mod import;
 mod json;
 mod kvweft;
 mod mutations;

@@ -18,7 +18,8 @@ const SESSIONS: u32 = 80;
 /// A manager has a bit for each layer.
 const LAYERS_MAX: usize = 64;
 
-pub(super) fn choose(args: &args::Simulate) -> Result<Chosen, Failure> {
+/// What the arguments say.
+pub(crate) fn choose(args: &args::Simulate) -> Result<Chosen, Failure> {
     let profile = profile(&args.profile)?;
     let model = model(&args.engine.model)?;
     let index_k = args.engine.index_k.map(|dtype| match dtype {
