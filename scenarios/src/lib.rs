@@ -96,6 +96,17 @@ pub const DATA: &[File] = files!("data/", "";
     "mooncake-synthetic-head.jsonl",
 );
 
+/// `profiles/*.toml`: what things cost in `kvweft simulate`, sorted by name.
+pub const PROFILES: &[File] = files!("profiles/", ".toml";
+    "h200x8",
+    "rtxpro6000x4",
+);
+
+/// `matrices/*.toml`: what `kvweft compare` puts side by side, sorted by name.
+pub const MATRICES: &[File] = files!("matrices/", ".toml";
+    "case",
+);
+
 /// `workloads/*.toml`: what `kvweft run` plays, sorted by name.
 pub const WORKLOADS: &[File] = files!("workloads/", ".toml";
     "offload-and-reload",
@@ -119,6 +130,16 @@ pub fn data(name: &str) -> Option<&'static str> {
 /// The workload of that name.
 pub fn workload(name: &str) -> Option<&'static str> {
     find(WORKLOADS, name)
+}
+
+/// The matrix of that name.
+pub fn matrix(name: &str) -> Option<&'static str> {
+    find(MATRICES, name)
+}
+
+/// The profile of that name.
+pub fn profile(name: &str) -> Option<&'static str> {
+    find(PROFILES, name)
 }
 
 fn find(files: &[File], name: &str) -> Option<&'static str> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kvweft_scenarios::{DATA, File, MODELS, SCENARIOS, WORKLOADS};
+use kvweft_scenarios::{DATA, File, MATRICES, MODELS, PROFILES, SCENARIOS, WORKLOADS};
 
 /// What a folder of this crate holds under that suffix, without `strip`, sorted.
 fn folder(path: &str, suffix: &str, strip: &str) -> Vec<String> {
@@ -24,7 +24,9 @@ fn listed(files: &[File]) -> Vec<String> {
 #[test]
 fn every_file_of_a_folder_is_embedded_in_sorted_order() {
     assert_eq!(listed(SCENARIOS), folder(".", ".toml", ".toml"));
+    assert_eq!(listed(MATRICES), folder("matrices", ".toml", ".toml"));
     assert_eq!(listed(MODELS), folder("models", ".toml", ".toml"));
+    assert_eq!(listed(PROFILES), folder("profiles", ".toml", ".toml"));
     assert_eq!(listed(WORKLOADS), folder("workloads", ".toml", ".toml"));
     assert_eq!(listed(DATA), folder("data", ".jsonl", ""));
 }

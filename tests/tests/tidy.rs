@@ -80,6 +80,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("kvweft-core", &[]),
     ("kvweft-kernels", &[]),
     ("kvweft-scenarios", &[]),
+    ("kvweft-sim", &["kvweft-core"]),
     ("kvweft-trace", &["kvweft-core"]),
     ("kvweft-world", &["kvweft-core", "kvweft-trace"]),
     ("kvweft-check", &["kvweft-core", "kvweft-scenarios", "kvweft-trace", "kvweft-world"]),
@@ -93,6 +94,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "kvweft-cuda",
             "kvweft-scenarios",
             "kvweft-shell",
+            "kvweft-sim",
             "kvweft-trace",
             "kvweft-world",
         ],
@@ -104,8 +106,12 @@ const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// What a pure crate may use from outside, for its library.
-const PURE: &[(&str, &[&str])] =
-    &[("kvweft-core", &["hashbrown", "serde"]), ("kvweft-trace", &["serde", "serde_json"]), ("kvweft-world", &[])];
+const PURE: &[(&str, &[&str])] = &[
+    ("kvweft-core", &["hashbrown", "serde"]),
+    ("kvweft-sim", &["serde", "serde_json", "thiserror"]),
+    ("kvweft-trace", &["serde", "serde_json"]),
+    ("kvweft-world", &[]),
+];
 
 fn metadata() -> serde_json::Value {
     let text = cargo(&["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"]);

@@ -1,13 +1,22 @@
 //! The arguments, as clap reads them.
 
+mod compare;
+mod exposure;
+mod import;
 mod run;
+mod simulate;
 mod sweep;
 
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use compare::Compare;
+pub(crate) use exposure::Exposure;
+pub(crate) use import::{Import, LogForm, Redact};
 pub(crate) use run::{Conform, Device, IndexK, Played, Run, Switch};
+pub(crate) use simulate::{Engine as SimulatedEngine, Simulate};
 pub(crate) use sweep::{Merge, Sweep};
 
 /// Model checker for the cache and transfer concurrency of LLM servers.
@@ -45,6 +54,19 @@ pub(crate) enum Command {
     /// Play sessions of agents on the real engine, and see whose answers come out right.
     #[command(after_help = run::EXIT_CODES)]
     Run(Box<Run>),
+    /// Play sessions in virtual time: what a machine would take, and what goes wrong on it.
+    #[command(after_help = simulate::EXIT_CODES)]
+    Simulate(Box<Simulate>),
+    /// Put configurations side by side: what is proved, simulated, measured and reported of each.
+    #[command(after_help = compare::EXIT_CODES)]
+    Compare(Compare),
+    /// Show how often a missing rule is seen, by dtype, sessions at once and speed of the link.
+    #[command(after_help = exposure::EXIT_CODES)]
+    Exposure(Exposure),
+    /// Turn a log of your own into a workload without any of its text.
+    Import(Import),
+    /// Take what was computed from texts out of the event log of a run.
+    Redact(Redact),
     /// Check that the event log of a run can have happened, line by line.
     #[command(after_help = run::CONFORM_EXIT_CODES)]
     Conform(Conform),
@@ -325,6 +347,12 @@ pub(crate) enum What {
     Models,
     /// The cells of the manager's tables that can never be reached, and why.
     Cells,
+}
+
+/// A number of worker threads.
+fn threads(text: &str) -> Result<NonZeroU16, String> {
+    let number = text.parse::<NonZeroU16>().ok().filter(|number| number.get() <= 256);
+    number.ok_or_else(|| "expected a number from 1 to 256".to_owned())
 }
 
 /// A number of bytes with an optional K, M or G behind it.

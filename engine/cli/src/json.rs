@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::args::What;
 use crate::commands::replay::OnThreads;
 use crate::coverage::Coverage;
+use crate::share::Share;
 
 #[derive(Serialize)]
 struct Search {
@@ -280,6 +281,18 @@ pub(crate) fn list(what: What, header: &[&str], rows: &[Vec<String>]) -> String 
     print(&json!({ "format": "kvweft-list", "version": 1, "of": of, "rows": rows }))
 }
 
-fn print(value: &Value) -> String {
+pub(crate) fn print(value: &Value) -> String {
     serde_json::to_string_pretty(value).expect("plain values can be written") + "\n"
+}
+
+/// A count, and the bounds of its share.
+pub(crate) fn share(share: Share) -> Value {
+    let millionths = |share: f64| (share * 1e6).round() as u64;
+    let (low, high) = share.interval();
+    json!({
+        "count": share.count,
+        "of": share.of,
+        "low_per_million": millionths(low),
+        "high_per_million": millionths(high),
+    })
 }

@@ -12,7 +12,10 @@ mod input;
 mod json;
 mod out;
 mod output;
+mod parallel;
+mod plot;
 mod progress;
+mod share;
 mod table;
 mod workload;
 
@@ -53,6 +56,11 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Step(step) => commands::step::run(step),
         Command::Render(render) => commands::render::run(render),
         Command::Run(run) => commands::run::run(run),
+        Command::Simulate(simulate) => commands::simulate::run(simulate),
+        Command::Compare(compare) => commands::compare::run(compare),
+        Command::Exposure(exposure) => commands::exposure::run(exposure),
+        Command::Import(import) => commands::import::run(import),
+        Command::Redact(redact) => commands::redact::run(redact),
         Command::Conform(conform) => commands::conform::run(conform),
         Command::Selftest(selftest) => commands::selftest::run(selftest),
         Command::List(list) => commands::list::run(list),

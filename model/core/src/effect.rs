@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::geometry::{Component, LayerSet, Layout};
 use crate::ids::{BlockHash, BlockRef, EventSlot, Generation, Life, MetadataSlot, Part, PeerLife, RequestId, Room};
 use crate::ids::{StepId, TransferId};
+use crate::page_list::PageList;
 use crate::rules::RuleSite;
 
 /// One effect. A device that honours the contract in it needs to know nothing else.
@@ -197,7 +198,7 @@ pub struct StepItem {
     /// Which path.
     pub kind: StepKind,
     /// The request's pages in order of position, up to the end of what this step writes.
-    pub pages: Vec<BlockRef>,
+    pub pages: PageList,
     /// The first `read` pages are complete before the step and are read by it.
     pub read: u32,
     /// Pages `write_from..` receive new tokens.

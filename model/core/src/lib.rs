@@ -18,6 +18,7 @@ mod input;
 pub mod machine;
 mod manager;
 mod map;
+mod page_list;
 mod pool;
 mod rules;
 #[cfg(feature = "serde")]
@@ -31,5 +32,6 @@ pub use geometry::*;
 pub use ids::*;
 pub use input::*;
 pub use manager::{Accounts, Config, Manager, Rejected, Role, Touched, WritePolicy};
+pub use page_list::PageList;
 pub use pool::AllocationOrder;
 pub use rules::*;

@@ -234,25 +234,28 @@ impl Manager {
 
     /// Writes the request's pages down in order of position.
     pub(super) fn fill_page_table(&mut self, index: u32) {
-        let request = &mut self.requests[index as usize];
+        let request = &self.requests[index as usize];
         let nodes = [request.out, request.own].into_iter().filter(|&node| node != NIL);
         let tree = &self.tree;
         let path = nodes.chain(tree.upwards(request.shared));
         let total = path.clone().map(|node| tree.node(node).pages_in(Tier::DEVICE).len()).sum();
         // The path goes up, so the table is written from its end.
         let nothing = self.pools[0].block(PageId(0));
-        request.pages.clear();
-        self.spare.refs.reserve(&mut request.pages, total);
-        request.pages.resize(total, nothing);
+        let mut table = self.spare.table(total);
+        let written = table.table_mut().expect("just taken");
+        written.resize(total, nothing);
         let mut end = total;
         for node in path {
             let pages = tree.node(node).pages_in(Tier::DEVICE);
             let start = end - pages.len();
-            for (to, &page) in request.pages[start..end].iter_mut().zip(pages) {
+            for (to, &page) in written[start..end].iter_mut().zip(pages) {
                 *to = self.pools[0].block(page);
             }
             end = start;
         }
+        table.look_at_all();
+        let before = core::mem::replace(&mut self.requests[index as usize].pages, table);
+        self.spare.keep_table(before);
     }
 
     /// How much of the prompt the tree has, and how much of that must be reloaded.

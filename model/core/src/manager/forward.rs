@@ -65,8 +65,7 @@ impl Manager {
         let request = &self.requests[index as usize];
         let end = (first_token + tokens).div_ceil(page_tokens) as usize;
         let end = end.min(request.pages.len());
-        let mut pages = self.spare.refs.take(end);
-        pages.extend_from_slice(&request.pages[..end]);
+        let pages = request.pages.first(end);
         StepItem {
             request: request.id,
             life: request.life,

@@ -94,7 +94,7 @@ impl Manager {
         request.out = NIL;
         request.loads.clear();
         request.released.clear();
-        self.spare.refs.keep(core::mem::take(&mut request.pages));
+        self.spare.keep_table(core::mem::take(&mut request.pages));
         for node in [out, own] {
             if node != NIL {
                 self.note_released(index, node);

@@ -24,6 +24,7 @@ use crate::input::{Input, Submit};
 use crate::machine::Next;
 use crate::machine::request::{RequestEvent, RequestState, next};
 use crate::map::Map;
+use crate::page_list::PageList;
 use crate::pool::{AllocationOrder, Pool};
 use crate::rules::{Rule, RuleSet, RuleSite, Site};
 use crate::tree::{NIL, Tree};
@@ -236,8 +237,8 @@ pub struct Manager {
     pub(crate) progress: u32,
 }
 
-// Methods, by kind. Getters: `config`, `accounts`, `state_of`. Inputs: `handle`. Outputs: `poll_effect`, `recycle`,
-// `take_touched`.
+// Methods, by kind. Getters: `config`, `accounts`, `queued`, `state_of`, `live_life`. Inputs: `handle`. Outputs: `poll_effect`, `recycle`,
+// `recycle_pages`, `take_touched`.
 impl Manager {
     /// A manager with all pages free.
     pub fn new(config: Config) -> Manager {
@@ -319,6 +320,11 @@ impl Manager {
         self.spare.keep(effect);
     }
 
+    /// Gives a list of pages back that was kept beyond its effect.
+    pub fn recycle_pages(&mut self, pages: PageList) {
+        self.spare.keep_table(pages);
+    }
+
     /// What was reached since the last call.
     pub fn take_touched(&mut self) -> Touched {
         let mut touched = core::mem::take(&mut self.touched);
@@ -332,6 +338,11 @@ impl Manager {
     pub fn state_of(&self, request: RequestId) -> Option<RequestState> {
         let index = *self.by_id.get(&request.0)?;
         Some(self.requests[index as usize].state)
+    }
+
+    /// Requests that hold nothing and wait for pages.
+    pub fn queued(&self) -> u32 {
+        self.queued
     }
 
     /// The life of a request whose results are still wanted: it has not ended for its client.

@@ -7,6 +7,7 @@ use crate::effect::{Body, Effect, Fence, LayerWait, Move, MoveKind, MovedPart, P
 use crate::geometry::{Component, Layout};
 use crate::ids::{BlockHash, BlockRef, Life, PageId, Tier};
 use crate::machine::slot::{SlotEvent, SlotState};
+use crate::page_list::PageList;
 use crate::rules::{Rule, RuleSet, Site};
 use crate::shelf::Shelf;
 use crate::tree::{Lease, NIL, NodeId, Residence};
@@ -25,9 +26,31 @@ pub(crate) struct Spare {
     // Lists of the manager itself.
     pub(super) nodes: Shelf<NodeId>,
     pub(super) members: Shelf<(u32, Life)>,
+    /// Emptied page tables that nobody looks at.
+    tables: Tables,
 }
 
 impl Spare {
+    /// An empty table with room for `len` pages.
+    pub(super) fn table(&mut self, len: usize) -> PageList {
+        let mut table = self.tables.pop().unwrap_or_default();
+        let pages = table.table_mut().expect("kept by nobody else");
+        *pages = self.refs.take(len);
+        table
+    }
+
+    /// Takes a table back, unless somebody still looks at it: then the last one gives it back.
+    pub(super) fn keep_table(&mut self, mut table: PageList) {
+        if table.is_empty() {
+            return;
+        }
+        if let Some(pages) = table.table_mut() {
+            self.refs.keep(core::mem::take(pages));
+            table.look_at_all();
+            self.tables.keep(table);
+        }
+    }
+
     /// Takes the lists of an effect that nobody needs any more.
     pub(super) fn keep(&mut self, effect: Effect) {
         match effect {
@@ -43,7 +66,7 @@ impl Spare {
             }
             Effect::RunStep(mut step) => {
                 for item in step.items.drain(..) {
-                    self.refs.keep(item.pages);
+                    self.keep_table(item.pages);
                     self.waits.keep(item.waits);
                 }
                 self.items.keep(step.items);
@@ -60,6 +83,37 @@ impl Spare {
                 }
             }
             Effect::Answer(_) | Effect::Poll(_) | Effect::Arm(_) | Effect::Disarm(_) | Effect::Collective(_) => {}
+        }
+    }
+}
+
+/// Emptied page tables. Like a shelf, a copy has none and keeps none.
+#[derive(Debug)]
+struct Tables {
+    kept: Vec<PageList>,
+    keeps: bool,
+}
+
+impl Default for Tables {
+    fn default() -> Tables {
+        Tables { kept: Vec::new(), keeps: true }
+    }
+}
+
+impl Clone for Tables {
+    fn clone(&self) -> Tables {
+        Tables { kept: Vec::new(), keeps: false }
+    }
+}
+
+impl Tables {
+    fn pop(&mut self) -> Option<PageList> {
+        self.kept.pop()
+    }
+
+    fn keep(&mut self, table: PageList) {
+        if self.keeps {
+            self.kept.push(table);
         }
     }
 }

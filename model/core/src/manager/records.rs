@@ -8,6 +8,7 @@ use crate::ids::{BlockHash, BlockRef, EventSlot, Generation, Life, MetadataSlot,
 use crate::ids::{StepId, TransferId};
 use crate::input::Submit;
 use crate::machine::request::RequestState;
+use crate::page_list::PageList;
 use crate::rules::Site;
 use crate::tree::{NIL, NodeId};
 
@@ -34,7 +35,7 @@ pub(crate) struct Request {
     /// The pages of the prompt's tail and of the answer.
     pub(crate) out: NodeId,
     /// Its pages in order of position.
-    pub(crate) pages: Vec<BlockRef>,
+    pub(crate) pages: PageList,
     /// Tokens whose cache entries are there.
     pub(crate) computed: u32,
     /// Tokens whose cache entries are there when the step in flight ends.
@@ -97,7 +98,7 @@ impl Request {
             shared: NIL,
             own: NIL,
             out: NIL,
-            pages: Vec::new(),
+            pages: PageList::default(),
             computed: 0,
             launched: 0,
             loads: Vec::new(),
@@ -137,7 +138,7 @@ impl Request {
         self.shared = NIL;
         self.own = NIL;
         self.out = NIL;
-        self.pages.clear();
+        self.pages = PageList::default();
         self.computed = 0;
         self.launched = 0;
         self.loads.clear();
