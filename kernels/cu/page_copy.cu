@@ -97,13 +97,19 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
     }
 }
 
-// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, four warps sum.
-// dynamic shared memory: at most 86016 bytes
+// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, the other warps sum.
+// dynamic shared memory: at most 95744 bytes
+//
+// What a block moves in a second is the bytes it has in flight over the time of a round trip: so slots are small, and a
+// page is cut into equal chunks that fill them.
 
-#define STAGES 7
-#define STAGE_BYTES 12288u
-#define HASH_WARPS 4
-#define STORES_IN_FLIGHT 2
+#define SLOTS 22
+#define SLOT_BYTES 4352u
+#define HASH_WARPS 9 // a chunk has at most 272 vectors: one a thread
+#define HASH_THREADS (32 * HASH_WARPS)
+#ifndef STORES_IN_FLIGHT
+#define STORES_IN_FLIGHT 8
+#endif
 
 __device__ __forceinline__ u32 shared(const void *at) {
     return (u32)__cvta_generic_to_shared(at);
@@ -123,60 +129,68 @@ __device__ __forceinline__ void wait(u64 *barrier, u32 parity) {
 }
 
 struct Ring {
-    u64 full[STAGES];
-    u64 empty[STAGES];
+    u64 full[SLOTS];
+    u64 empty[SLOTS];
     u64 partial[2][HASH_WARPS];
 };
 
 // Where in the ring a role is: every role walks through the same chunks of the same jobs.
 struct Place {
-    u32 stage;
+    u32 slot;
     u32 parity;
     __device__ __forceinline__ void next() {
-        if (++stage == STAGES) {
-            stage = 0;
+        if (++slot == SLOTS) {
+            slot = 0;
             parity ^= 1;
         }
     }
 };
 
-__device__ __forceinline__ void load_chunks(const Job *jobs, u32 count, char *stages, Ring &ring) {
+// Into how many bytes a page is cut: equal multiples of 16, but for the last one.
+__device__ __forceinline__ u32 chunk_bytes(u32 page_bytes) {
+    u32 chunks = (page_bytes + SLOT_BYTES - 1) / SLOT_BYTES;
+    return chunks == 0 ? SLOT_BYTES : ((page_bytes + chunks - 1) / chunks + 15) & ~15u;
+}
+
+__device__ __forceinline__ void load_chunks(const Job *jobs, u32 count, char *slots, Ring &ring) {
     Place place = {0, 1};
     for (u32 job = blockIdx.x; job < count; job += gridDim.x) {
         Job own = jobs[job];
-        for (u32 done = 0; done < own.bytes; done += STAGE_BYTES) {
-            u32 bytes = own.bytes - done < STAGE_BYTES ? own.bytes - done : STAGE_BYTES;
-            u64 *full = &ring.full[place.stage];
-            wait(&ring.empty[place.stage], place.parity);
+        u32 chunk = chunk_bytes(own.bytes);
+        for (u32 done = 0; done < own.bytes; done += chunk) {
+            u32 bytes = own.bytes - done < chunk ? own.bytes - done : chunk;
+            u64 *full = &ring.full[place.slot];
+            wait(&ring.empty[place.slot], place.parity);
             asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}"
                          :: "r"(shared(full)), "r"(bytes) : "memory");
             asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                         :: "r"(shared(stages + place.stage * STAGE_BYTES)), "l"((const char *)own.source + done),
+                         :: "r"(shared(slots + place.slot * SLOT_BYTES)), "l"((const char *)own.source + done),
                             "r"(bytes), "r"(shared(full)) : "memory");
             place.next();
         }
     }
 }
 
-__device__ __forceinline__ void store_chunks(const Job *jobs, u32 count, const char *stages, Ring &ring) {
+__device__ __forceinline__ void store_chunks(const Job *jobs, u32 count, const char *slots, Ring &ring) {
     Place place = {0, 0};
     u64 chunks = 0;
     u32 oldest = 0;
     for (u32 job = blockIdx.x; job < count; job += gridDim.x) {
         Job own = jobs[job];
-        for (u32 done = 0; done < own.bytes; done += STAGE_BYTES) {
-            u32 bytes = own.bytes - done < STAGE_BYTES ? own.bytes - done : STAGE_BYTES;
-            wait(&ring.full[place.stage], place.parity);
+        u32 chunk = chunk_bytes(own.bytes);
+        for (u32 done = 0; done < own.bytes; done += chunk) {
+            u32 bytes = own.bytes - done < chunk ? own.bytes - done : chunk;
+            wait(&ring.full[place.slot], place.parity);
             asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                         :: "l"((char *)own.destination + done), "r"(shared(stages + place.stage * STAGE_BYTES)),
+                         :: "l"((char *)own.destination + done), "r"(shared(slots + place.slot * SLOT_BYTES)),
                             "r"(bytes) : "memory");
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
             place.next();
-            // The store before the last ones has read its stage: give it back.
+            // The store before the last ones has read its slot: give it back.
             if (++chunks > STORES_IN_FLIGHT) {
                 asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(STORES_IN_FLIGHT) : "memory");
                 arrive(&ring.empty[oldest]);
-                oldest = oldest + 1 == STAGES ? 0 : oldest + 1;
+                oldest = oldest + 1 == SLOTS ? 0 : oldest + 1;
             }
         }
     }
@@ -184,21 +198,24 @@ __device__ __forceinline__ void store_chunks(const Job *jobs, u32 count, const c
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-__device__ __forceinline__ void sum_chunks(const Job *jobs, u32 count, const char *stages, Ring &ring, u64 *checksums) {
+__device__ __forceinline__ void sum_chunks(const Job *jobs, u32 count, const char *slots, Ring &ring, u64 *checksums) {
     Place place = {0, 0};
     u32 thread = threadIdx.x - 64, warp = thread >> 5, lane = thread & 31, turn = 0;
     for (u32 job = blockIdx.x; job < count; job += gridDim.x, turn ^= 1) {
         Job own = jobs[job];
+        u32 chunk = chunk_bytes(own.bytes);
         u64 sum = 0;
-        for (u32 done = 0; done < own.bytes; done += STAGE_BYTES) {
-            u32 bytes = own.bytes - done < STAGE_BYTES ? own.bytes - done : STAGE_BYTES;
-            wait(&ring.full[place.stage], place.parity);
-            const uint4 *stage = (const uint4 *)(stages + place.stage * STAGE_BYTES);
-            for (u32 i = thread; i < bytes / 16; i += HASH_WARPS * 32) {
-                sum += terms(stage[i], own.key, done / 16 + i);
+        for (u32 done = 0; done < own.bytes; done += chunk) {
+            u32 bytes = own.bytes - done < chunk ? own.bytes - done : chunk;
+            // While the bytes are on their way.
+            u64 at = own.key + 2 * (u64)(done / 16 + thread), low = mix64(at), high = mix64(at + 1);
+            wait(&ring.full[place.slot], place.parity);
+            if (thread < bytes / 16) {
+                uint4 v = ((const uint4 *)(slots + place.slot * SLOT_BYTES))[thread];
+                sum += mix64((v.x | (u64)v.y << 32) ^ low) + mix64((v.z | (u64)v.w << 32) ^ high);
             }
             // Every thread, not one for its warp: so that a race checker can follow.
-            arrive(&ring.empty[place.stage]);
+            arrive(&ring.empty[place.slot]);
             place.next();
         }
         sum = warp_sum(sum);
@@ -206,33 +223,37 @@ __device__ __forceinline__ void sum_chunks(const Job *jobs, u32 count, const cha
             ring.partial[turn][warp] = sum;
         }
         // Two tables in turn, so that one barrier a job is enough.
-        asm volatile("bar.sync 1, %0;" :: "n"(HASH_WARPS * 32) : "memory");
+        asm volatile("bar.sync 1, %0;" :: "n"(HASH_THREADS) : "memory");
         if (thread == 0) {
-            checksums[own.slot] = ring.partial[turn][0] + ring.partial[turn][1] + ring.partial[turn][2] + ring.partial[turn][3];
+            u64 of_page = 0;
+#pragma unroll
+            for (int i = 0; i < HASH_WARPS; i++) {
+                of_page += ring.partial[turn][i];
+            }
+            checksums[own.slot] = of_page;
         }
     }
 }
 
-// 192 threads.
-extern "C" __global__ void __launch_bounds__(192) page_copy_ring(const Job *jobs, u32 count, u64 *checksums) {
-    extern __shared__ __align__(128) char stages[];
+// 352 threads.
+extern "C" __global__ void __launch_bounds__(64 + HASH_THREADS) page_copy_ring(const Job *jobs, u32 count, u64 *checksums) {
+    extern __shared__ __align__(128) char slots[];
     __shared__ Ring ring;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < SLOTS; i++) {
             barrier_init(&ring.full[i], 1);
-            barrier_init(&ring.empty[i], 1 + 32 * HASH_WARPS);
+            barrier_init(&ring.empty[i], 1 + HASH_THREADS);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
-    u32 warp = threadIdx.x >> 5;
     if (threadIdx.x == 0) {
-        load_chunks(jobs, count, stages, ring);
+        load_chunks(jobs, count, slots, ring);
     } else if (threadIdx.x == 32) {
-        store_chunks(jobs, count, stages, ring);
-    } else if (warp >= 2) {
-        sum_chunks(jobs, count, stages, ring, checksums);
+        store_chunks(jobs, count, slots, ring);
+    } else if (threadIdx.x >= 64) {
+        sum_chunks(jobs, count, slots, ring, checksums);
     }
     // Nobody leaves while a copy into the block's memory is on its way.
     __syncthreads();

@@ -6,6 +6,7 @@
 mod attend;
 mod copies;
 mod gates;
+mod graph;
 mod index;
 mod lab;
 mod pages;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kvweft_kernels::gpu::{
     IndexKWriteArgs, IndexLogitsArgs, KeyType, PAGE_TOKENS, PagePool, PoisonArgs, SelectSumArgs, Span, SparseAttention,
-    SparseAttentionArgs, TopKArgs, TopKRows, VerifyArgs,
+    SparseAttentionArgs, TopKArgs, VerifyArgs,
 };
 use kvweft_kernels::{IndexFormat, KEY_DIM, KvFormat, NOPE_DIM, ROW_DIM, ScaleRule};
 
@@ -156,7 +156,6 @@ pub(super) fn top_k(lab: &Lab) -> Result<Vec<Measurement>, Fault> {
         let lens = lab.upload(&vec![len as i32; rows])?;
         let k = 2048;
         let (out, stats) = (lab.filled((rows * k * 4) as u64, 0)?, lab.filled((rows * 8) as u64, 0)?);
-        let workspace = lab.filled(TopKRows::workspace_bytes(rows as u32, len as u32), 0)?;
         let args = TopKArgs {
             logits: logits.span(),
             stride: len as u64,
@@ -167,12 +166,11 @@ pub(super) fn top_k(lab: &Lab) -> Result<Vec<Measurement>, Fault> {
             out: out.span(),
             stats: stats.span(),
         };
-        let (shape, bytes) = (format!("{rows} x {len}, k {k}"), (rows * (len + k) * 4) as u64);
-        let time = lab.time(CALLS, &mut |_| Ok(lab.kernels().top_k.launch(lab.raw(), &args)?))?;
-        found.push(measured(lab, "top-k, one block a row", shape.clone(), time, bytes)?);
-        let time =
-            lab.time(CALLS, &mut |_| Ok(lab.kernels().top_k.launch_split(lab.raw(), &args, workspace.span())?))?;
-        found.push(measured(lab, "top-k, split", shape, time, bytes)?);
+        let bytes = (rows * (len + k) * 4) as u64;
+        for blocks in [1, 2, 4, 8, 16] {
+            let time = lab.time(CALLS, &mut |_| Ok(lab.kernels().top_k.launch_on(lab.raw(), &args, blocks)?))?;
+            found.push(measured(lab, "top-k", format!("{rows} x {len}, k {k}, {blocks} blocks"), time, bytes)?);
+        }
     }
     Ok(found)
 }
