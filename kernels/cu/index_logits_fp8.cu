@@ -21,12 +21,8 @@ typedef unsigned long long u64;
 #define QUERY_VECTORS 4
 #endif
 // Emulated QMMA needs more registers than three blocks leave.
-#ifndef BLOCKS_MIN
 #define BLOCKS_MIN (QMMA && __CUDA_ARCH__ < 1200 ? 2 : 3)
-#endif
-#ifndef GROUPS
-#define GROUPS 2
-#endif
+#define GROUPS 2 // of eight heads, at a time
 #define KEY_BYTES 128
 #define TOKENS 64
 #define PAGE_BYTES 8448
@@ -158,9 +154,17 @@ __device__ __forceinline__ float score(const Keys &keys, const uint4 *smem, cons
         }
     }
     float sum[4] = {0, 0, 0, 0};
+    // A number that is known leaves out the question which heads there are.
+    if (heads == 64) {
 #pragma unroll 1
-    for (u32 n = 0; n * 8 < heads; n += GROUPS) {
-        heads_of(sum, a, smem, weights, n, heads, lane);
+        for (u32 n = 0; n < 8; n += GROUPS) {
+            heads_of(sum, a, smem, weights, n, 64, lane);
+        }
+    } else {
+#pragma unroll 1
+        for (u32 n = 0; n * 8 < heads; n += GROUPS) {
+            heads_of(sum, a, smem, weights, n, heads, lane);
+        }
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {

@@ -223,7 +223,7 @@ impl Function {
         args: Args,
     ) -> Result<(), LaunchError> {
         // SAFETY: the caller's promise.
-        unsafe { self.launch_clusters(stream, grid, 1, block, shared, args) }
+        unsafe { self.launch_with(stream, grid, None, block, shared, args) }
     }
 
     /// As [`Function::launch`], with so many blocks along the first axis in a cluster.
@@ -240,13 +240,29 @@ impl Function {
         shared: u32,
         args: Args,
     ) -> Result<(), LaunchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_with(stream, grid, Some(cluster), block, shared, args) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Function::launch`].
+    unsafe fn launch_with(
+        &self,
+        stream: RawStream,
+        grid: [u32; 3],
+        cluster: Option<u32>,
+        block: u32,
+        shared: u32,
+        args: Args,
+    ) -> Result<(), LaunchError> {
         let mut args = args.0;
         let mut pointers: Vec<*mut c_void> = args.iter_mut().map(|arg| core::ptr::from_mut(arg).cast()).collect();
-        let mut attribute = cluster_of(cluster);
+        let mut attribute = cluster_of(cluster.unwrap_or(1));
         let mut config = config(grid, block, shared);
         config.hStream = stream.handle();
         config.attrs = &mut attribute;
-        config.numAttrs = u32::from(cluster > 1);
+        config.numAttrs = u32::from(cluster.is_some());
         // SAFETY: the function is loaded; pointers lead to arguments that live during the call, which copies them; the
         // rest is the caller's promise.
         let code =
