@@ -103,14 +103,14 @@ __device__ __forceinline__ void add(float &sum, float weight, float dot) {
 }
 
 // Adds 8 * GROUPS heads to the sums of this lane's four rows: chains of mma that do not wait for each other.
-__device__ __forceinline__ void heads_of(float sum[4], const u32 a[4][2 * STEPS], const uint4 *smem, const float *weights,
+__device__ __forceinline__ void heads_of(float sum[4], const u32 a[4][2 * STEPS], const uint4 *queries, const float *of_heads,
                                          u32 n, u32 heads, u32 lane) {
     float c[GROUPS][2][4] = {};
 #pragma unroll
     for (int j = 0; j < QUERY_VECTORS; j++) {
 #pragma unroll
         for (int group = 0; group < GROUPS; group++) {
-            uint4 b = smem[((n + group) * QUERY_VECTORS + j) * 32 + lane];
+            uint4 b = queries[(group * QUERY_VECTORS + j) * 32];
             int s = 2 * j;
             mma(c[group][0], a[0][2 * s], a[1][2 * s], a[0][2 * s + 1], a[1][2 * s + 1], b.x, b.y);
             mma(c[group][1], a[2][2 * s], a[3][2 * s], a[2][2 * s + 1], a[3][2 * s + 1], b.x, b.y);
@@ -121,7 +121,7 @@ __device__ __forceinline__ void heads_of(float sum[4], const u32 a[4][2 * STEPS]
 #pragma unroll
     for (int group = 0; group < GROUPS; group++) {
         u32 head = (n + group) * 8 + (lane & 3) * 2;
-        float2 w = *(const float2 *)(weights + head);
+        float2 w = *(const float2 *)(of_heads + group * 8);
         // A head that is not there must not count: 0 times the NaN of a key would.
         if (head < heads) {
 #pragma unroll
@@ -154,16 +154,18 @@ __device__ __forceinline__ float score(const Keys &keys, const uint4 *smem, cons
         }
     }
     float sum[4] = {0, 0, 0, 0};
+    const uint4 *queries = smem + lane;
+    const float *of_heads = weights + (lane & 3) * 2;
     // A number that is known leaves out the question which heads there are.
     if (heads == 64) {
 #pragma unroll 1
-        for (u32 n = 0; n < 8; n += GROUPS) {
-            heads_of(sum, a, smem, weights, n, 64, lane);
+        for (u32 n = 0; n < 8; n += GROUPS, queries += GROUPS * QUERY_VECTORS * 32, of_heads += GROUPS * 8) {
+            heads_of(sum, a, queries, of_heads, n, 64, lane);
         }
     } else {
 #pragma unroll 1
-        for (u32 n = 0; n * 8 < heads; n += GROUPS) {
-            heads_of(sum, a, smem, weights, n, heads, lane);
+        for (u32 n = 0; n * 8 < heads; n += GROUPS, queries += GROUPS * QUERY_VECTORS * 32, of_heads += GROUPS * 8) {
+            heads_of(sum, a, queries, of_heads, n, heads, lane);
         }
     }
 #pragma unroll

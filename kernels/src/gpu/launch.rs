@@ -265,8 +265,7 @@ impl Function {
         config.numAttrs = u32::from(cluster.is_some());
         // SAFETY: the function is loaded; pointers lead to arguments that live during the call, which copies them; the
         // rest is the caller's promise.
-        let code =
-            unsafe { sys::cuLaunchKernelEx(&config, self.handle, pointers.as_mut_ptr(), core::ptr::null_mut()) };
+        let code = unsafe { sys::cuLaunchKernelEx(&config, self.handle, pointers.as_mut_ptr(), core::ptr::null_mut()) };
         check("cuLaunchKernelEx", self.name, code)
     }
 

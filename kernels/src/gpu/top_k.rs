@@ -126,7 +126,10 @@ mod tests {
     #[test]
     fn long_rows_have_many_blocks_and_many_rows_have_few() {
         let on_h200 = |rows, len| blocks(rows, len, 16, 132);
-        assert_eq!([1, 8192, 8193, 32_768, 131_072, 131_073, 1 << 20].map(|len| on_h200(1, len)), [1, 1, 2, 4, 8, 16, 16]);
+        assert_eq!(
+            [1, 8192, 8193, 32_768, 131_072, 131_073, 1 << 20].map(|len| on_h200(1, len)),
+            [1, 1, 2, 4, 8, 16, 16]
+        );
         assert_eq!([8, 64, 132, 1000].map(|rows| on_h200(rows, 1 << 20)), [16, 2, 1, 1]);
         assert_eq!([1, 2, 8].map(|most| blocks(1, 1 << 20, most, 132)), [1, 2, 8]);
     }

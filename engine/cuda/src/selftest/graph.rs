@@ -17,7 +17,11 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Records what `work` puts into the stream, without running it. Memory that it names must outlive the graph.
-    pub(super) fn record(gpu: &Gpu, stream: &Stream, work: &mut dyn FnMut() -> Result<(), Fault>) -> Result<Graph, Fault> {
+    pub(super) fn record(
+        gpu: &Gpu,
+        stream: &Stream,
+        work: &mut dyn FnMut() -> Result<(), Fault>,
+    ) -> Result<Graph, Fault> {
         gpu.bind()?;
         let handle = stream.raw().handle();
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
