@@ -139,3 +139,91 @@ fn document(report: &Report, answer: Option<&Answer>) -> Value {
         "failed": failed,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use kvweft_cuda::selftest::{Check, Measurement};
+    use kvweft_cuda::{Calibration, Direction, GpuInfo, RunRate, Way};
+
+    use super::*;
+
+    fn report() -> Report {
+        let measurement = |name: &str, work| Measurement {
+            name: name.to_owned(),
+            shape: "1 x 4096".to_owned(),
+            work,
+            microseconds: 8.0,
+            launched_microseconds: work.map(|_| 10.0),
+            bytes: 16_384,
+            roofline_microseconds: 0.8,
+        };
+        let way = |direction| Way {
+            direction,
+            big_rate: 55e9,
+            ring_rate: 51e9,
+            ring_blocks: 4,
+            runs: vec![RunRate { run_bytes: 1 << 20, rate: 49e9 }],
+            copy_engine_from: None,
+        };
+        let gpu = GpuInfo {
+            ordinal: 0,
+            name: "a GPU".to_owned(),
+            architecture: "sm_90".to_owned(),
+            kernels: "sm_90".to_owned(),
+            driver_version: 13_000,
+            multiprocessors: 132,
+            memory_bytes: 1 << 37,
+            memory_bytes_per_second: 0,
+        };
+        let work = |k| Some(Work::TopK { rows: 1, len: 4096, k });
+        Report {
+            gpu,
+            checks: vec![Check { name: "it".to_owned(), outcome: Outcome::Failed { why: "so".to_owned() }, seconds: 1.0 }],
+            measurements: vec![measurement("a", work(512)), measurement("b", None), measurement("c", work(2048))],
+            calibration: Some(Calibration {
+                page_bytes: 8448,
+                ways: [way(Direction::HostToDevice), way(Direction::DeviceToHost)],
+            }),
+        }
+    }
+
+    fn answer() -> Answer {
+        let times = vec![None, Some(Times { graph_ns: 40_000, launched_ns: 80_000 })];
+        Answer::Timed { version: "2.11".to_owned(), times }
+    }
+
+    #[test]
+    fn the_other_library_is_beside_the_work_that_it_did() {
+        let text = text(&report(), Some(&answer()));
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).expect("a line each").to_owned();
+        assert!(line("c ").ends_with("8.0            10.0 %       10.0         40.0                80.0      5.0 x, 8.0 x"), "{text}");
+        assert!(line("a ").ends_with("10.0") && !line("b ").contains(" x,"), "{text}");
+        assert!(text.contains("copies: in: pages of 8448 by 4 blocks") && text.ends_with("FAILED it: so\n"), "{text}");
+    }
+
+    /// Field names of every object of the document are those that the schema asks for.
+    #[test]
+    fn the_document_has_the_fields_of_its_schema() {
+        let schema: Value = serde_json::from_str(include_str!("../../../../docs/schemas/bench.schema.json")).expect("JSON");
+        let document = document(&report(), Some(&answer()));
+        let names = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
+        let asked = |place: &str| {
+            let list = schema.pointer(&format!("{place}/required")).and_then(Value::as_array).expect("a list");
+            list.iter().map(|name| name.as_str().expect("a text").to_owned()).collect::<BTreeSet<_>>()
+        };
+        for (place, value) in [
+            ("", &document),
+            ("/$defs/gpu", &document["gpu"]),
+            ("/$defs/beside", &document["beside"]),
+            ("/$defs/measurement", &document["measurements"][0]),
+            ("/$defs/calibration", &document["calibration"]),
+            ("/$defs/way", &document["calibration"]["ways"][0]),
+        ] {
+            assert_eq!(names(value), asked(place), "{place}");
+        }
+        assert_eq!(document["measurements"][2]["beside_graph_ns"], 40_000);
+        assert_eq!(document["failed"], json!(["it"]));
+    }
+}
