@@ -1,13 +1,13 @@
 // The positions of the k largest logits of each row, exactly: ascending, ties to the lowest position, -0 equals +0, all
 // NaN equal and below -infinity. Same bits as the CPU's `top_k`, and the same however many blocks a row has.
 //
-// A radix select over the whole row, four times 8 bits from the top. No candidates are collected, so that no buffer can
+// A radix select over the whole row, 11 + 11 + 10 bits from the top. No candidates are collected, so that no buffer can
 // overflow. Counts are integers, so that the order of atomic additions does not matter.
 //
 // A row belongs to one cluster of 1 to 16 blocks. Each block has one part of the row, and keeps it in registers if it
-// has at most 16,384 logits; a longer part is read again in each pass. Blocks tell each other their counts by writing
-// into each other's shared memory, and wait for bytes at barriers in their own. A cluster is scheduled as a whole, so
-// that what is waited for comes.
+// has at most 16,384 logits; a longer part is read again in each pass. Blocks add up their counts by writing into each
+// other's shared memory: each sends every other one the bins that this adds up, and gets the sums back. They wait for
+// bytes, at barriers in their own memory. A cluster is scheduled as a whole, so that what is waited for comes.
 //
 // Rows shorter than k give all their positions and then -1. A length is taken as 0 if negative, and cut to len_max.
 // stats[row] = {NaN logits, logits left out although they equal the smallest selected one}.
@@ -19,18 +19,19 @@ typedef unsigned long long u64;
 #define WARPS 32
 #define VECTORS 4 // of four logits, that a thread keeps
 #define CHUNK (THREADS * VECTORS * 4)
-#define BINS 256
-#define PASSES 4
+#define BINS 2048
 #define BLOCKS_MAX 16
 #define ALL 0xffffffffu
 
-// One of the digits of a rank.
+// One of the three digits of a rank.
 struct Digit {
-    u32 shift, above; // above: the bits of all digits before this one
+    u32 shift, mask, above; // above: the bits of all digits before this one
 
-    __device__ __forceinline__ explicit Digit(int pass) : shift(24 - 8 * pass), above(pass == 0 ? 0 : ALL << (32 - 8 * pass)) {}
+    __device__ __forceinline__ explicit Digit(int pass)
+        : shift(pass == 0 ? 21 : pass == 1 ? 10 : 0), mask(pass == 2 ? 1023 : 2047),
+          above(pass == 0 ? 0 : pass == 1 ? 0xffe00000u : 0xfffffc00u) {}
 
-    __device__ __forceinline__ u32 of(u32 rank) const { return rank >> shift & 255; }
+    __device__ __forceinline__ u32 of(u32 rank) const { return rank >> shift & mask; }
     // Whether the digits before this one are those found so far.
     __device__ __forceinline__ bool is_candidate(u32 rank, u32 found) const { return ((rank ^ found) & above) == 0; }
 };
@@ -43,17 +44,16 @@ struct State {
     u32 done;   // all of them are selected: no further digit matters
 };
 
-// What is of one pass and of the next is there twice: another block may be one pass ahead, and not more.
 struct Block {
-    u32 bins[2][BINS];              // counts of this block
-    u32 parts[2][BLOCKS_MAX][BINS]; // counts of every block of the row
-    u64 parts_come[2], tallies_come;
+    u32 bins[2][BINS]; // counts of this block, of one pass and the next in turn
+    u32 parts[BINS];   // [blocks][share]: counts of the bins that this block adds up
+    u32 totals[BINS];  // counts of the row
+    u64 parts_come, totals_come, tallies_come;
     u32 of_warp[WARPS];
     u32 over;  // logits of this block that are above the digits so far
     u32 at_it; // and those that have them
-    u32 nan;
     State state;
-    uint4 of_block[BLOCKS_MAX]; // (over, at_it, nan) of every block of the row
+    uint2 of_block[BLOCKS_MAX]; // (over, at_it) of every block of the row
 };
 
 // ---- The cluster.
@@ -85,6 +85,11 @@ __device__ __forceinline__ u32 of_block(u32 own, u32 rank) {
 __device__ __forceinline__ void send(u32 at, u32 barrier, uint4 v) {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%1,%2,%3,%4}, [%5];"
                  :: "r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void send(u32 at, u32 barrier, uint2 v) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1,%2}, [%3];"
+                 :: "r"(at), "r"(v.x), "r"(v.y), "r"(barrier) : "memory");
 }
 
 __device__ __forceinline__ void barrier_init(u64 *barrier) {
@@ -164,20 +169,6 @@ __device__ __forceinline__ void count(u32 bins, const Chunk &chunk, u32 found, D
     }
 }
 
-__device__ __forceinline__ void count_nan(Block &block, const Chunk &chunk) {
-    u32 nan = 0;
-#pragma unroll
-    for (int j = 0; j < VECTORS; j++) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            nan += chunk.there(j, i) && chunk.rank[j][i] == 0;
-        }
-    }
-    if (nan) {
-        atomicAdd(&block.nan, nan);
-    }
-}
-
 // What is selected: all ranks from `least` on, and the first `quota` of those that are `equal`.
 struct Threshold {
     u32 least, equal, quota;
@@ -209,60 +200,74 @@ __device__ __forceinline__ u32 before_warp(const Block &block, u32 &all) {
     return __reduce_add_sync(ALL, lane < threadIdx.x >> 5 ? of_lane : 0);
 }
 
-// Tells every block of the row this block's counts, and waits for those of all.
-__device__ __forceinline__ void exchange(Block &block, int pass) {
+// The row's counts, once every block has counted its own. Returns where they are.
+__device__ __forceinline__ const u32 *add_up(Block &block, const u32 *bins, u32 parity) {
     __syncthreads();
-    // Bins in groups of four.
-    u32 group = threadIdx.x % (BINS / 4), to = threadIdx.x / (BINS / 4), turn = pass & 1;
-    u64 *come = &block.parts_come[turn];
-    if (to < blocks_of_cluster()) {
-        u32 place = shared((const uint4 *)block.parts[turn][rank_in_cluster()] + group);
-        send(of_block(place, to), of_block(shared(come), to), ((const uint4 *)block.bins[turn])[group]);
+    u32 rank = rank_in_cluster(), blocks = blocks_of_cluster();
+    if (blocks == 1) {
+        return bins;
     }
-    wait(come, pass >> 1);
+    // Bins in groups of four; each block adds up its share of them, and tells all.
+    u32 share = BINS / 4 / blocks, group = threadIdx.x;
+    if (group < BINS / 4) {
+        u32 place = shared((uint4 *)block.parts + rank * share + group % share);
+        send(of_block(place, group / share), of_block(shared(&block.parts_come), group / share), ((const uint4 *)bins)[group]);
+    }
+    if (group < share) {
+        wait(&block.parts_come, parity);
+        uint4 sum = make_uint4(0, 0, 0, 0);
+#pragma unroll 8
+        for (u32 i = 0; i < blocks; i++) {
+            uint4 part = ((const uint4 *)block.parts)[i * share + group];
+            sum.x += part.x;
+            sum.y += part.y;
+            sum.z += part.z;
+            sum.w += part.w;
+        }
+        u32 place = shared((uint4 *)block.totals + rank * share + group), barrier = shared(&block.totals_come);
+#pragma unroll 8
+        for (u32 i = 0; i < blocks; i++) {
+            send(of_block(place, i), of_block(barrier, i), sum);
+        }
+    }
+    wait(&block.totals_come, parity);
     if (threadIdx.x == 0) {
-        // For the pass after the next one.
-        expect(come, blocks_of_cluster() * BINS * 4);
+        // For the next pass.
+        expect(&block.parts_come, BINS * 4);
+        expect(&block.totals_come, BINS * 4);
     }
+    return block.totals;
 }
 
 // Finds the digit in which the wanted rank lies, from the top, and narrows block.state. Adds to block.over what this
 // block has above that digit, and clears its bins.
-__device__ __forceinline__ void narrow(Block &block, Digit digit, int pass) {
-    // Thread i has the bin BINS - 1 - i, if there is one.
-    u32 bin = BINS - 1 - threadIdx.x, turn = pass & 1, of_row = 0, own = 0, of_warp, all;
-    u32 found = block.state.found, wanted = block.state.wanted;
-    if (threadIdx.x < BINS) {
-        own = block.bins[turn][bin];
-#pragma unroll 4
-        for (u32 i = 0; i < blocks_of_cluster(); i++) {
-            of_row += block.parts[turn][i][bin];
-        }
-    }
-    u32 passed = before_lane(of_row, of_warp);
+__device__ __forceinline__ void narrow(Block &block, const u32 *totals, u32 *bins, State before, Digit digit) {
+    // Thread i has the bins BINS - 1 - 2 i and the one below.
+    u32 top = BINS - 1 - threadIdx.x * 2;
+    uint2 of_row = *(const uint2 *)(totals + top - 1), own = *(const uint2 *)(bins + top - 1);
+    u32 of_warp, all, passed = before_lane(of_row.x + of_row.y, of_warp);
     if ((threadIdx.x & 31) == 0) {
         block.of_warp[threadIdx.x >> 5] = of_warp;
     }
     __syncthreads();
     passed += before_warp(block, all);
-    if (passed < wanted && wanted <= passed + of_row) {
+    if (passed < before.wanted && before.wanted <= passed + of_row.x + of_row.y) {
+        bool in_upper = before.wanted <= passed + of_row.y;
         State after;
-        after.found = found | bin << digit.shift;
-        after.wanted = wanted - passed;
-        after.equal = of_row;
-        after.done = after.wanted == of_row;
+        after.found = before.found | (in_upper ? top : top - 1) << digit.shift;
+        after.wanted = before.wanted - passed - (in_upper ? 0 : of_row.y);
+        after.equal = in_upper ? of_row.y : of_row.x;
+        after.done = after.wanted == after.equal;
         block.state = after;
-        block.at_it = after.done ? 0 : own;
+        block.at_it = after.done ? 0 : in_upper ? own.y : own.x;
     }
     __syncthreads();
-    if (threadIdx.x < BINS) {
-        u32 least = digit.of(block.state.found) + (block.state.done ? 0 : 1);
-        u32 over = __reduce_add_sync(ALL, bin >= least ? own : 0);
-        if ((threadIdx.x & 31) == 0 && over) {
-            atomicAdd(&block.over, over);
-        }
-        block.bins[turn][bin] = 0;
+    u32 least = digit.of(block.state.found) + (block.state.done ? 0 : 1);
+    u32 over = __reduce_add_sync(ALL, (top >= least ? own.y : 0) + (top - 1 >= least ? own.x : 0));
+    if ((threadIdx.x & 31) == 0 && over) {
+        atomicAdd(&block.over, over);
     }
+    *(uint2 *)(bins + top - 1) = make_uint2(0, 0);
 }
 
 // A lane's logits of one round: those above the threshold in the low half, and those at it in the high half.
@@ -334,70 +339,58 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) top_k(
     bool stays = end - begin <= CHUNK, all = len <= k || k == 0;
     if (threadIdx.x == 0) {
         block.over = 0;
-        block.at_it = 0;
-        block.nan = 0;
-        block.state = {0, k, len, 0};
-        barrier_init(&block.parts_come[0]);
-        barrier_init(&block.parts_come[1]);
+        barrier_init(&block.parts_come);
+        barrier_init(&block.totals_come);
         barrier_init(&block.tallies_come);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        expect(&block.parts_come[0], blocks * BINS * 4);
-        expect(&block.parts_come[1], blocks * BINS * 4);
-        expect(&block.tallies_come, blocks * 16);
+        expect(&block.parts_come, BINS * 4);
+        expect(&block.totals_come, BINS * 4);
+        expect(&block.tallies_come, blocks * 8);
     }
-    if (threadIdx.x < 2 * BINS) {
-        ((u32 *)block.bins)[threadIdx.x] = 0;
-    }
+    ((uint4 *)block.bins)[threadIdx.x] = make_uint4(0, 0, 0, 0);
     // Nobody sends before all barriers are there.
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
     Chunk chunk;
     chunk.load(values, begin, end);
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    out += (u64)blockIdx.y * k;
+    State state = {0, k, len, 0};
     // The first pass counts NaN in any case.
 #pragma unroll 1
-    for (int pass = 0; pass < PASSES && !block.state.done && !(all && pass); pass++) {
+    for (int pass = 0; pass < 3 && !state.done && !(all && pass); pass++) {
         Digit digit(pass);
+        u32 *bins = block.bins[pass & 1];
 #pragma unroll 1
         for (u32 at = begin; at < end; at += CHUNK) {
             if (!stays) {
                 chunk.load(values, at, end);
             }
-            if (pass == 0) {
-                count_nan(block, chunk);
-            }
-            if (!all) {
-                count(shared(block.bins[pass & 1]), chunk, block.state.found, digit);
-            }
+            count(shared(bins), chunk, state.found, digit);
+        }
+        const u32 *totals = add_up(block, bins, pass & 1);
+        if (pass == 0 && blockIdx.x == 0 && threadIdx.x == 0) {
+            stats[2 * blockIdx.y] = totals[0];
         }
         if (!all) {
-            exchange(block, pass);
-            narrow(block, digit, pass);
+            narrow(block, totals, bins, state, digit);
+            state = block.state;
         }
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        stats[2 * blockIdx.y + 1] = all ? 0 : state.equal - state.wanted;
+    }
+    if (all) {
+        for (u32 i = rank * THREADS + threadIdx.x; i < k; i += blocks * THREADS) {
+            out[i] = i < len ? (int)i : -1;
+        }
+        return;
     }
     __syncthreads();
     if (threadIdx.x < blocks) {
         u32 place = shared(block.of_block + rank), barrier = shared(&block.tallies_come);
-        uint4 tally = make_uint4(block.over, block.at_it, block.nan, 0);
-        send(of_block(place, threadIdx.x), of_block(barrier, threadIdx.x), tally);
+        send(of_block(place, threadIdx.x), of_block(barrier, threadIdx.x), make_uint2(block.over, block.at_it));
     }
     wait(&block.tallies_come, 0);
-    if (rank == 0 && threadIdx.x == 0) {
-        u32 nan = 0;
-#pragma unroll 1
-        for (u32 i = 0; i < blocks; i++) {
-            nan += block.of_block[i].z;
-        }
-        stats[2 * blockIdx.y] = nan;
-        stats[2 * blockIdx.y + 1] = all ? 0 : block.state.equal - block.state.wanted;
-    }
-    if (all) {
-        for (u32 i = rank * THREADS + threadIdx.x; i < k; i += blocks * THREADS) {
-            out[(u64)blockIdx.y * k + i] = i < len ? (int)i : -1;
-        }
-        return;
-    }
-    out += (u64)blockIdx.y * k;
-    Threshold threshold(block.state);
     u32 over = 0, at_it = 0;
 #pragma unroll 1
     for (u32 i = 0; i < rank; i++) {
@@ -409,6 +402,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) top_k(
         if (!stays) {
             chunk.load(values, at, end);
         }
-        emit(block, chunk, threshold, over, at_it, out, k);
+        emit(block, chunk, Threshold(state), over, at_it, out, k);
     }
 }
