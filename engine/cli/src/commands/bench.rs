@@ -180,7 +180,11 @@ mod tests {
         let work = |k| Some(Work::TopK { rows: 1, len: 4096, k });
         Report {
             gpu,
-            checks: vec![Check { name: "it".to_owned(), outcome: Outcome::Failed { why: "so".to_owned() }, seconds: 1.0 }],
+            checks: vec![Check {
+                name: "it".to_owned(),
+                outcome: Outcome::Failed { why: "so".to_owned() },
+                seconds: 1.0,
+            }],
             measurements: vec![measurement("a", work(512)), measurement("b", None), measurement("c", work(2048))],
             calibration: Some(Calibration {
                 page_bytes: 8448,
@@ -198,7 +202,10 @@ mod tests {
     fn the_other_library_is_beside_the_work_that_it_did() {
         let text = text(&report(), Some(&answer()));
         let line = |name: &str| text.lines().find(|line| line.starts_with(name)).expect("a line each").to_owned();
-        assert!(line("c ").ends_with("8.0            10.0 %       10.0         40.0                80.0      5.0 x, 8.0 x"), "{text}");
+        assert!(
+            line("c ").ends_with("8.0            10.0 %       10.0         40.0                80.0      5.0 x, 8.0 x"),
+            "{text}"
+        );
         assert!(line("a ").ends_with("10.0") && !line("b ").contains(" x,"), "{text}");
         assert!(text.contains("copies: in: pages of 8448 by 4 blocks") && text.ends_with("FAILED it: so\n"), "{text}");
     }
@@ -206,7 +213,8 @@ mod tests {
     /// Field names of every object of the document are those that the schema asks for.
     #[test]
     fn the_document_has_the_fields_of_its_schema() {
-        let schema: Value = serde_json::from_str(include_str!("../../../../docs/schemas/bench.schema.json")).expect("JSON");
+        let schema: Value =
+            serde_json::from_str(include_str!("../../../../docs/schemas/bench.schema.json")).expect("JSON");
         let document = document(&report(), Some(&answer()));
         let names = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
         let asked = |place: &str| {
