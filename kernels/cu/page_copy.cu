@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
     }
 }
 
-// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, sixteen warps sum.
+// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, eight warps sum.
 // dynamic shared memory: at most 95744 bytes
 //
 // What a block moves in a second is the bytes it has in flight over the time of a round trip: so slots are small, a page
@@ -106,9 +106,9 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
 
 #define SLOTS 22
 #define SLOT_BYTES 4352u
-#define HASH_WARPS 16 // as many as multiply as fast as a link can bring bytes
+#define HASH_WARPS 8
 #define STORES_IN_FLIGHT 8
-#define PAGES 64 // more than can be begun and not ended
+#define PAGES 32 // more than have chunks in the ring
 
 __device__ __forceinline__ u32 shared(const void *at) {
     return (u32)__cvta_generic_to_shared(at);
@@ -141,7 +141,6 @@ struct Ring {
     u64 full[SLOTS];
     u64 empty[SLOTS];
     Chunk chunks[SLOTS];
-    __align__(16) Job jobs[32];
     u64 sums[PAGES];    // of the chunks of a page so far
     u32 counted[PAGES]; // how many these are
 };
@@ -174,58 +173,31 @@ __device__ __forceinline__ void put(Ring &ring, char *slots, Place &place, const
     place.advance(1);
 }
 
-// How a page is cut, and its number.
-struct Cut {
-    u32 bytes, chunks, most, page;
-};
-
-// Loads a page, in one thread.
-__device__ __forceinline__ void load_page(Ring &ring, char *slots, Place &place, Cut &cut, const Job &own) {
-    // Divisions take long, and pages are mostly of one size.
-    if (own.bytes != cut.bytes) {
-        cut.bytes = own.bytes;
-        u32 chunks = (own.bytes + SLOT_BYTES - 1) / SLOT_BYTES;
-        // Whole lines of memory: a link moves parts of lines no faster.
-        cut.most = chunks < 2 ? SLOT_BYTES : ((own.bytes + chunks - 1) / chunks + 127) & ~127u;
-        cut.chunks = chunks < 2 ? 1 : (own.bytes + cut.most - 1) / cut.most;
-    }
-    for (u32 i = 0, done = 0; i < cut.chunks; i++, done += cut.most) {
-        u32 bytes = own.bytes - done < cut.most ? own.bytes - done : cut.most;
-        put(ring, slots, place, (const char *)own.source + done,
-            {(char *)own.destination + done, own.key + done / 8, bytes, own.slot, cut.page, cut.chunks});
-    }
-    cut.page = (cut.page + 1) % PAGES;
-}
-
-// Loads one job after the other, in the first lane; all lanes read jobs, 32 at a time and a turn before their use.
-__device__ __forceinline__ void load_pages(const Job *jobs, u32 count, char *slots, Ring &ring) {
+__device__ __forceinline__ void load_chunks(const Job *jobs, u32 count, char *slots, Ring &ring) {
     Place place = {0, 1};
-    Cut cut = {~0u, 1, SLOT_BYTES, 0};
-    u32 lane = threadIdx.x & 31, step = 32 * gridDim.x;
-    u64 at = blockIdx.x + (u64)lane * gridDim.x;
-    // A job is two vectors.
-    const uint4 *list = (const uint4 *)jobs;
-    uint4 addresses = list[at < count ? 2 * at : 0], rest = list[at < count ? 2 * at + 1 : 1];
-    for (u64 first = blockIdx.x; first < count; first += step) {
-        ((uint4 *)ring.jobs)[2 * lane] = addresses;
-        ((uint4 *)ring.jobs)[2 * lane + 1] = rest;
-        at += step;
-        addresses = list[at < count ? 2 * at : 0];
-        rest = list[at < count ? 2 * at + 1 : 1];
-        __syncwarp();
-        if (lane == 0) {
-            u32 left = (u32)((count - first + gridDim.x - 1) / gridDim.x);
-            for (u32 i = 0; i < (left < 32 ? left : 32); i++) {
-                load_page(ring, slots, place, cut, ring.jobs[i]);
-            }
+    u32 page = 0, bytes_before = ~0u, chunks = 1, most = 0;
+    // A job is read a turn before its use.
+    Job next = jobs[blockIdx.x < count ? blockIdx.x : 0];
+    for (u32 job = blockIdx.x; job < count; job += gridDim.x, page = (page + 1) % PAGES) {
+        Job own = next;
+        next = jobs[job + gridDim.x < count ? job + gridDim.x : 0];
+        // Divisions take long, and pages are mostly of one size.
+        if (own.bytes != bytes_before) {
+            bytes_before = own.bytes;
+            chunks = own.bytes <= SLOT_BYTES ? 1 : (own.bytes + SLOT_BYTES - 1) / SLOT_BYTES;
+            // Whole lines of memory: a link moves parts of lines no faster.
+            most = ((own.bytes + chunks - 1) / chunks + 127) & ~127u;
+            chunks = own.bytes <= most ? 1 : (own.bytes + most - 1) / most;
         }
-        __syncwarp();
+        for (u32 i = 0, done = 0; i < chunks; i++, done += most) {
+            u32 bytes = own.bytes - done < most ? own.bytes - done : most;
+            put(ring, slots, place, (const char *)own.source + done,
+                {(char *)own.destination + done, own.key + done / 8, bytes, own.slot, page, chunks});
+        }
     }
     // One end for each warp that sums.
-    if (lane == 0) {
-        for (u32 i = 0; i < HASH_WARPS; i++) {
-            put(ring, slots, place, 0, {0, 0, 0, 0, 0, 0});
-        }
+    for (u32 i = 0; i < HASH_WARPS; i++) {
+        put(ring, slots, place, 0, {0, 0, 0, 0, 0, 0});
     }
 }
 
@@ -263,7 +235,7 @@ __device__ __forceinline__ void store_chunks(const char *slots, Ring &ring) {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// Every sixteenth chunk, in the calling warp. The warp that sums the last chunk of a page writes the page's checksum.
+// Every eighth chunk, in the calling warp. The warp that sums the last chunk of a page writes the page's checksum.
 __device__ __forceinline__ void sum_chunks(const char *slots, Ring &ring, u64 *checksums, u32 warp) {
     u32 lane = threadIdx.x & 31;
     for (Place place = {warp, 0};; place.advance(HASH_WARPS)) {
@@ -297,7 +269,7 @@ __device__ __forceinline__ void sum_chunks(const char *slots, Ring &ring, u64 *c
     }
 }
 
-// 576 threads.
+// 320 threads.
 extern "C" __global__ void __launch_bounds__(64 + 32 * HASH_WARPS) page_copy_ring(const Job *jobs, u32 count, u64 *checksums) {
     extern __shared__ __align__(128) char slots[];
     __shared__ Ring ring;
@@ -315,8 +287,8 @@ extern "C" __global__ void __launch_bounds__(64 + 32 * HASH_WARPS) page_copy_rin
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
-    if (threadIdx.x < 32) {
-        load_pages(jobs, count, slots, ring);
+    if (threadIdx.x == 0) {
+        load_chunks(jobs, count, slots, ring);
     } else if (threadIdx.x == 32) {
         store_chunks(slots, ring);
     } else if (threadIdx.x >= 64) {
