@@ -22,6 +22,7 @@ typedef unsigned long long u64;
 #endif
 // Emulated QMMA needs more registers than three blocks leave.
 #define BLOCKS_MIN (QMMA && __CUDA_ARCH__ < 1200 ? 2 : 3)
+#define GROUPS 2 // of eight heads, at a time
 #define KEY_BYTES 128
 #define TOKENS 64
 #define PAGE_BYTES 8448
@@ -53,7 +54,6 @@ __device__ __forceinline__ float relu(float v) {
 // Two vectors of each of four rows: half a page of which this warp's lanes hold one row in four each.
 struct Keys {
     uint4 row[4][2];
-    float scale;
 };
 
 // page < 0: absent. Lane (g, t) takes rows g, g + 8, g + 16, g + 24, and the scale of row g + 8 t.
@@ -68,7 +68,6 @@ __device__ __forceinline__ void load(Keys &keys, const unsigned char *pool, u64 
         keys.row[i][0] = __ldg(rows + i * 64);
         keys.row[i][1] = __ldg(rows + i * 64 + 1);
     }
-    keys.scale = __ldg((const float *)(at + TOKENS * KEY_BYTES) + half * 32 + g + 8 * t);
 }
 
 // Queries, [heads16 / 8][vector][lane][16 bytes]: what lane (g, t) needs of head 8 n + g, in the order of the mma.
@@ -98,37 +97,43 @@ __device__ __forceinline__ void stage(uint4 *smem, float *weights, const unsigne
     }
 }
 
-// Adds the weighted relu of one head to a sum. A head that is not there must not count: 0 times the NaN of a key would.
-__device__ __forceinline__ void add(float &sum, float weight, float dot, bool there) {
-    float with = fmaf(weight, relu(dot), sum);
-    sum = there ? with : sum;
+// Adds the weighted relu of one head to a sum.
+__device__ __forceinline__ void add(float &sum, float weight, float dot) {
+    sum = fmaf(weight, relu(dot), sum);
 }
 
-// Adds 16 heads to the sums of this lane's four rows: four chains of mma that do not wait for each other.
-__device__ __forceinline__ void heads_of(float sum[4], const u32 a[4][2 * STEPS], const uint4 *smem, const float *weights,
+// Adds 8 * GROUPS heads to the sums of this lane's four rows: chains of mma that do not wait for each other.
+__device__ __forceinline__ void heads_of(float sum[4], const u32 a[4][2 * STEPS], const uint4 *queries, const float *of_heads,
                                          u32 n, u32 heads, u32 lane) {
-    float c[2][2][4] = {};
+    float c[GROUPS][2][4] = {};
 #pragma unroll
     for (int j = 0; j < QUERY_VECTORS; j++) {
 #pragma unroll
-        for (int pair = 0; pair < 2; pair++) {
-            uint4 b = smem[((n + pair) * QUERY_VECTORS + j) * 32 + lane];
+        for (int group = 0; group < GROUPS; group++) {
+            uint4 b = queries[(group * QUERY_VECTORS + j) * 32];
             int s = 2 * j;
-            mma(c[pair][0], a[0][2 * s], a[1][2 * s], a[0][2 * s + 1], a[1][2 * s + 1], b.x, b.y);
-            mma(c[pair][1], a[2][2 * s], a[3][2 * s], a[2][2 * s + 1], a[3][2 * s + 1], b.x, b.y);
-            mma(c[pair][0], a[0][2 * s + 2], a[1][2 * s + 2], a[0][2 * s + 3], a[1][2 * s + 3], b.z, b.w);
-            mma(c[pair][1], a[2][2 * s + 2], a[3][2 * s + 2], a[2][2 * s + 3], a[3][2 * s + 3], b.z, b.w);
+            mma(c[group][0], a[0][2 * s], a[1][2 * s], a[0][2 * s + 1], a[1][2 * s + 1], b.x, b.y);
+            mma(c[group][1], a[2][2 * s], a[3][2 * s], a[2][2 * s + 1], a[3][2 * s + 1], b.x, b.y);
+            mma(c[group][0], a[0][2 * s + 2], a[1][2 * s + 2], a[0][2 * s + 3], a[1][2 * s + 3], b.z, b.w);
+            mma(c[group][1], a[2][2 * s + 2], a[3][2 * s + 2], a[2][2 * s + 3], a[3][2 * s + 3], b.z, b.w);
         }
     }
 #pragma unroll
-    for (int pair = 0; pair < 2; pair++) {
-        u32 head = (n + pair) * 8 + (lane & 3) * 2;
-        float2 w = *(const float2 *)(weights + head);
-        bool whole = (n + pair) * 8 + 8 <= heads;
+    for (int group = 0; group < GROUPS; group++) {
+        u32 head = (n + group) * 8 + (lane & 3) * 2;
+        float2 w = *(const float2 *)(of_heads + group * 8);
+        // A head that is not there must not count: 0 times the NaN of a key would.
+        if (head < heads) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            add(sum[i], w.x, c[pair][i >> 1][2 * (i & 1)], whole || head < heads);
-            add(sum[i], w.y, c[pair][i >> 1][2 * (i & 1) + 1], whole || head + 1 < heads);
+            for (int i = 0; i < 4; i++) {
+                add(sum[i], w.x, c[group][i >> 1][2 * (i & 1)]);
+            }
+        }
+        if (head + 1 < heads) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                add(sum[i], w.y, c[group][i >> 1][2 * (i & 1) + 1]);
+            }
         }
     }
 }
@@ -149,9 +154,19 @@ __device__ __forceinline__ float score(const Keys &keys, const uint4 *smem, cons
         }
     }
     float sum[4] = {0, 0, 0, 0};
+    const uint4 *queries = smem + lane;
+    const float *of_heads = weights + (lane & 3) * 2;
+    // A number that is known leaves out the question which heads there are.
+    if (heads == 64) {
 #pragma unroll 1
-    for (u32 n = 0; n * 8 < heads; n += 2) {
-        heads_of(sum, a, smem, weights, n, heads, lane);
+        for (u32 n = 0; n < 8; n += GROUPS, queries += GROUPS * QUERY_VECTORS * 32, of_heads += GROUPS * 8) {
+            heads_of(sum, a, queries, of_heads, n, 64, lane);
+        }
+    } else {
+#pragma unroll 1
+        for (u32 n = 0; n * 8 < heads; n += GROUPS, queries += GROUPS * QUERY_VECTORS * 32, of_heads += GROUPS * 8) {
+            heads_of(sum, a, queries, of_heads, n, heads, lane);
+        }
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -160,7 +175,7 @@ __device__ __forceinline__ float score(const Keys &keys, const uint4 *smem, cons
     }
     u32 t = lane & 3;
     float own = t == 0 ? sum[0] : t == 1 ? sum[1] : t == 2 ? sum[2] : sum[3];
-    return keys.scale * own;
+    return own;
 }
 
 // q [rows, heads, 128] e4m3, w [rows, heads], table [rows, table_stride] pages, lens [rows], out [rows, out_stride].
@@ -175,28 +190,28 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS_MIN) index_logit
     u64 row = blockIdx.y;
     int length = lens[row];
     u32 len = length < 0 ? 0 : (u32)length < len_max ? (u32)length : len_max;
-    u32 halves_of_row = (len + 31) / 32;
-    if (blockIdx.x * WARPS >= halves_of_row) {
+    u32 at = blockIdx.x * WARPS + (threadIdx.x >> 5), step = gridDim.x * WARPS;
+    if (blockIdx.x * WARPS * 32 >= len) {
         return;
     }
-    stage(smem, weights, q + row * heads * KEY_BYTES, w + row * heads, heads, heads16);
-    __syncthreads();
     u32 lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    u32 step = gridDim.x * WARPS;
-    u32 at = blockIdx.x * WARPS + (threadIdx.x >> 5);
-    const int *pages_of_row = table + row * table_stride;
+    table += row * table_stride;
     // A table entry is read two rounds ahead and keys one round ahead.
-    int page = at < halves_of_row ? __ldg(pages_of_row + at / 2) : -1;
+    int page = at * 32 < len ? __ldg(table + at / 2) : -1;
+    int next = (at + step) * 32 < len ? __ldg(table + (at + step) / 2) : -1;
     page = (u32)page < pages ? page : -1;
-    int next = at + step < halves_of_row ? __ldg(pages_of_row + (at + step) / 2) : -1;
     Keys keys;
     load(keys, pool, page_stride, page, at & 1, g, t);
-    for (; at < halves_of_row; at += step) {
+    // While the first keys are on their way.
+    stage(smem, weights, q + row * heads * KEY_BYTES, w + row * heads, heads, heads16);
+    __syncthreads();
+    for (; at * 32 < len; at += step) {
         next = (u32)next < pages ? next : -1;
-        int after = at + 2 * (u64)step < halves_of_row ? __ldg(pages_of_row + (at + 2 * step) / 2) : -1;
         Keys ahead;
         load(ahead, pool, page_stride, next, (at + step) & 1, g, t);
-        float logit = score(keys, smem, weights, heads, lane);
+        int after = (at + 2 * step) * 32 < len ? __ldg(table + (at + 2 * step) / 2) : -1;
+        float scale = page < 0 ? 0 : __ldg((const float *)(pool + (u64)page * page_stride + TOKENS * KEY_BYTES) + (at & 1) * 32 + g + 8 * t);
+        float logit = scale * score(keys, smem, weights, heads, lane);
         if (page < 0) {
             logit = __uint_as_float(0xff800000u);
             if (lane == 0) {

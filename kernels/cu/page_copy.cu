@@ -97,13 +97,18 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
     }
 }
 
-// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, four warps sum.
-// dynamic shared memory: at most 86016 bytes
+// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, eight warps sum.
+// dynamic shared memory: at most 95744 bytes
+//
+// What a block moves in a second is the bytes it has in flight over the time of a round trip: so slots are small, a page
+// is cut into equal chunks that fill them, and each warp sums a chunk of its own while others sum the next ones. The
+// loader alone reads jobs; what the others must know of a chunk lies beside it.
 
-#define STAGES 7
-#define STAGE_BYTES 12288u
-#define HASH_WARPS 4
-#define STORES_IN_FLIGHT 2
+#define SLOTS 22
+#define SLOT_BYTES 4352u
+#define HASH_WARPS 8
+#define STORES_IN_FLIGHT 8
+#define PAGES 32 // more than have chunks in the ring
 
 __device__ __forceinline__ u32 shared(const void *at) {
     return (u32)__cvta_generic_to_shared(at);
@@ -122,117 +127,172 @@ __device__ __forceinline__ void wait(u64 *barrier, u32 parity) {
                  :: "r"(shared(barrier)), "r"(parity) : "memory");
 }
 
-struct Ring {
-    u64 full[STAGES];
-    u64 empty[STAGES];
-    u64 partial[2][HASH_WARPS];
+// What lies in a slot.
+struct Chunk {
+    char *destination;
+    u64 key; // of its first word
+    u32 bytes;
+    u32 slot;   // of the page's checksum
+    u32 page;   // a number of the page, below PAGES
+    u32 chunks; // of the page; 0: no more chunks come
 };
 
-// Where in the ring a role is: every role walks through the same chunks of the same jobs.
+struct Ring {
+    u64 full[SLOTS];
+    u64 empty[SLOTS];
+    Chunk chunks[SLOTS];
+    u64 sums[PAGES];    // of the chunks of a page so far
+    u32 counted[PAGES]; // how many these are
+};
+
+// Where in the ring a role is.
 struct Place {
-    u32 stage;
+    u32 slot;
     u32 parity;
-    __device__ __forceinline__ void next() {
-        if (++stage == STAGES) {
-            stage = 0;
+
+    __device__ __forceinline__ void advance(u32 by) {
+        slot += by;
+        if (slot >= SLOTS) {
+            slot -= SLOTS;
             parity ^= 1;
         }
     }
 };
 
-__device__ __forceinline__ void load_chunks(const Job *jobs, u32 count, char *stages, Ring &ring) {
+__device__ __forceinline__ void put(Ring &ring, char *slots, Place &place, const char *source, Chunk chunk) {
+    u64 *full = &ring.full[place.slot];
+    wait(&ring.empty[place.slot], place.parity);
+    ring.chunks[place.slot] = chunk;
+    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}"
+                 :: "r"(shared(full)), "r"(chunk.bytes) : "memory");
+    if (chunk.bytes) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     :: "r"(shared(slots + place.slot * SLOT_BYTES)), "l"(source), "r"(chunk.bytes), "r"(shared(full))
+                     : "memory");
+    }
+    place.advance(1);
+}
+
+__device__ __forceinline__ void load_chunks(const Job *jobs, u32 count, char *slots, Ring &ring) {
     Place place = {0, 1};
-    for (u32 job = blockIdx.x; job < count; job += gridDim.x) {
-        Job own = jobs[job];
-        for (u32 done = 0; done < own.bytes; done += STAGE_BYTES) {
-            u32 bytes = own.bytes - done < STAGE_BYTES ? own.bytes - done : STAGE_BYTES;
-            u64 *full = &ring.full[place.stage];
-            wait(&ring.empty[place.stage], place.parity);
-            asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}"
-                         :: "r"(shared(full)), "r"(bytes) : "memory");
-            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                         :: "r"(shared(stages + place.stage * STAGE_BYTES)), "l"((const char *)own.source + done),
-                            "r"(bytes), "r"(shared(full)) : "memory");
-            place.next();
+    u32 page = 0, bytes_before = ~0u, chunks = 1, most = 0;
+    // A job is read a turn before its use.
+    Job next = jobs[blockIdx.x < count ? blockIdx.x : 0];
+    for (u32 job = blockIdx.x; job < count; job += gridDim.x, page = (page + 1) % PAGES) {
+        Job own = next;
+        next = jobs[job + gridDim.x < count ? job + gridDim.x : 0];
+        // Divisions take long, and pages are mostly of one size.
+        if (own.bytes != bytes_before) {
+            bytes_before = own.bytes;
+            chunks = own.bytes <= SLOT_BYTES ? 1 : (own.bytes + SLOT_BYTES - 1) / SLOT_BYTES;
+            // Whole lines of memory: a link moves parts of lines no faster.
+            most = ((own.bytes + chunks - 1) / chunks + 127) & ~127u;
+            chunks = own.bytes <= most ? 1 : (own.bytes + most - 1) / most;
         }
+        for (u32 i = 0, done = 0; i < chunks; i++, done += most) {
+            u32 bytes = own.bytes - done < most ? own.bytes - done : most;
+            put(ring, slots, place, (const char *)own.source + done,
+                {(char *)own.destination + done, own.key + done / 8, bytes, own.slot, page, chunks});
+        }
+    }
+    // One end for each warp that sums.
+    for (u32 i = 0; i < HASH_WARPS; i++) {
+        put(ring, slots, place, 0, {0, 0, 0, 0, 0, 0});
     }
 }
 
-__device__ __forceinline__ void store_chunks(const Job *jobs, u32 count, const char *stages, Ring &ring) {
+__device__ __forceinline__ void store_chunks(const char *slots, Ring &ring) {
     Place place = {0, 0};
-    u64 chunks = 0;
-    u32 oldest = 0;
-    for (u32 job = blockIdx.x; job < count; job += gridDim.x) {
-        Job own = jobs[job];
-        for (u32 done = 0; done < own.bytes; done += STAGE_BYTES) {
-            u32 bytes = own.bytes - done < STAGE_BYTES ? own.bytes - done : STAGE_BYTES;
-            wait(&ring.full[place.stage], place.parity);
-            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                         :: "l"((char *)own.destination + done), "r"(shared(stages + place.stage * STAGE_BYTES)),
-                            "r"(bytes) : "memory");
-            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-            place.next();
-            // The store before the last ones has read its stage: give it back.
-            if (++chunks > STORES_IN_FLIGHT) {
-                asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(STORES_IN_FLIGHT) : "memory");
-                arrive(&ring.empty[oldest]);
-                oldest = oldest + 1 == STAGES ? 0 : oldest + 1;
-            }
+    u32 chunks = 0, oldest = 0;
+    for (;; place.advance(1)) {
+        wait(&ring.full[place.slot], place.parity);
+        const Chunk &chunk = ring.chunks[place.slot];
+        if (chunk.chunks == 0) {
+            break;
         }
+        if (chunk.bytes) {
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                         :: "l"(chunk.destination), "r"(shared(slots + place.slot * SLOT_BYTES)), "r"(chunk.bytes)
+                         : "memory");
+        }
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        // The store before the last ones has read its slot: give it back.
+        if (chunks == STORES_IN_FLIGHT) {
+            asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(STORES_IN_FLIGHT) : "memory");
+            arrive(&ring.empty[oldest]);
+            oldest = oldest + 1 == SLOTS ? 0 : oldest + 1;
+        } else {
+            chunks++;
+        }
+    }
+    // The ends that follow have slots of their own to come.
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    for (; chunks; chunks--) {
+        arrive(&ring.empty[oldest]);
+        oldest = oldest + 1 == SLOTS ? 0 : oldest + 1;
     }
     // Written, not only read: the kernel's end must mean that the bytes are there.
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-__device__ __forceinline__ void sum_chunks(const Job *jobs, u32 count, const char *stages, Ring &ring, u64 *checksums) {
-    Place place = {0, 0};
-    u32 thread = threadIdx.x - 64, warp = thread >> 5, lane = thread & 31, turn = 0;
-    for (u32 job = blockIdx.x; job < count; job += gridDim.x, turn ^= 1) {
-        Job own = jobs[job];
+// Every eighth chunk, in the calling warp. The warp that sums the last chunk of a page writes the page's checksum.
+__device__ __forceinline__ void sum_chunks(const char *slots, Ring &ring, u64 *checksums, u32 warp) {
+    u32 lane = threadIdx.x & 31;
+    for (Place place = {warp, 0};; place.advance(HASH_WARPS)) {
+        wait(&ring.full[place.slot], place.parity);
+        Chunk chunk = ring.chunks[place.slot];
+        if (chunk.chunks == 0) {
+            return;
+        }
+        const uint4 *slot = (const uint4 *)(slots + place.slot * SLOT_BYTES);
         u64 sum = 0;
-        for (u32 done = 0; done < own.bytes; done += STAGE_BYTES) {
-            u32 bytes = own.bytes - done < STAGE_BYTES ? own.bytes - done : STAGE_BYTES;
-            wait(&ring.full[place.stage], place.parity);
-            const uint4 *stage = (const uint4 *)(stages + place.stage * STAGE_BYTES);
-            for (u32 i = thread; i < bytes / 16; i += HASH_WARPS * 32) {
-                sum += terms(stage[i], own.key, done / 16 + i);
-            }
-            // Every thread, not one for its warp: so that a race checker can follow.
-            arrive(&ring.empty[place.stage]);
-            place.next();
+#pragma unroll 3
+        for (u32 i = lane; i < chunk.bytes / 16; i += 32) {
+            sum += terms(slot[i], chunk.key, i);
+        }
+        // All lanes have read the slot and what lies beside it.
+        __syncwarp();
+        if (lane == 0) {
+            arrive(&ring.empty[place.slot]);
         }
         sum = warp_sum(sum);
         if (lane == 0) {
-            ring.partial[turn][warp] = sum;
-        }
-        // Two tables in turn, so that one barrier a job is enough.
-        asm volatile("bar.sync 1, %0;" :: "n"(HASH_WARPS * 32) : "memory");
-        if (thread == 0) {
-            checksums[own.slot] = ring.partial[turn][0] + ring.partial[turn][1] + ring.partial[turn][2] + ring.partial[turn][3];
+            atomicAdd(&ring.sums[chunk.page], sum);
+            __threadfence_block();
+            if (atomicAdd(&ring.counted[chunk.page], 1u) + 1 == chunk.chunks) {
+                __threadfence_block();
+                // For the next page of this number, which comes when this one's chunks have left the ring.
+                checksums[chunk.slot] = atomicExch(&ring.sums[chunk.page], 0ull);
+                ring.counted[chunk.page] = 0;
+            }
         }
     }
 }
 
-// 192 threads.
-extern "C" __global__ void __launch_bounds__(192) page_copy_ring(const Job *jobs, u32 count, u64 *checksums) {
-    extern __shared__ __align__(128) char stages[];
+// 320 threads.
+extern "C" __global__ void __launch_bounds__(64 + 32 * HASH_WARPS) page_copy_ring(const Job *jobs, u32 count, u64 *checksums) {
+    extern __shared__ __align__(128) char slots[];
     __shared__ Ring ring;
+    if (threadIdx.x < PAGES) {
+        ring.sums[threadIdx.x] = 0;
+        ring.counted[threadIdx.x] = 0;
+    }
     if (threadIdx.x == 0) {
-        for (int i = 0; i < STAGES; i++) {
+        for (int i = 0; i < SLOTS; i++) {
             barrier_init(&ring.full[i], 1);
-            barrier_init(&ring.empty[i], 1 + 32 * HASH_WARPS);
+            // The store, and the warp that sums.
+            barrier_init(&ring.empty[i], 2);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
     __syncthreads();
-    u32 warp = threadIdx.x >> 5;
     if (threadIdx.x == 0) {
-        load_chunks(jobs, count, stages, ring);
+        load_chunks(jobs, count, slots, ring);
     } else if (threadIdx.x == 32) {
-        store_chunks(jobs, count, stages, ring);
-    } else if (warp >= 2) {
-        sum_chunks(jobs, count, stages, ring, checksums);
+        store_chunks(slots, ring);
+    } else if (threadIdx.x >= 64) {
+        sum_chunks(slots, ring, checksums, threadIdx.x / 32 - 2);
     }
     // Nobody leaves while a copy into the block's memory is on its way.
     __syncthreads();

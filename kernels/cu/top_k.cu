@@ -1,8 +1,13 @@
 // The positions of the k largest logits of each row, exactly: ascending, ties to the lowest position, -0 equals +0, all
-// NaN equal and below -infinity. Same bits as the CPU's `top_k`, and the same whether a row is split or not.
+// NaN equal and below -infinity. Same bits as the CPU's `top_k`, and the same however many blocks a row has.
 //
 // A radix select over the whole row, 11 + 11 + 10 bits from the top. No candidates are collected, so that no buffer can
-// overflow. Counts are integers, so that the order of atomic additions does not matter. No block waits for another.
+// overflow. Counts are integers, so that the order of atomic additions does not matter.
+//
+// A row belongs to one cluster of 1 to 16 blocks. Each block has one part of the row, and keeps it in registers if it
+// has at most 16,384 logits; a longer part is read again in each pass. Blocks add up their counts by writing into each
+// other's shared memory: each sends every other one the bins that this adds up, and gets the sums back. They wait for
+// bytes, at barriers in their own memory. A cluster is scheduled as a whole, so that what is waited for comes.
 //
 // Rows shorter than k give all their positions and then -1. A length is taken as 0 if negative, and cut to len_max.
 // stats[row] = {NaN logits, logits left out although they equal the smallest selected one}.
@@ -10,16 +15,26 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
+#define THREADS 1024
+#define WARPS 32
+#define VECTORS 4 // of four logits, that a thread keeps
+#define CHUNK (THREADS * VECTORS * 4)
 #define BINS 2048
+#define BLOCKS_MAX 16
 #define ALL 0xffffffffu
 
-// Shifts and widths of the three digits.
-__device__ __forceinline__ u32 shift_of(int pass) { return pass == 0 ? 21 : pass == 1 ? 10 : 0; }
-__device__ __forceinline__ u32 digit_of(u32 rank, int pass) { return pass == 2 ? rank & 1023 : rank >> shift_of(pass) & 2047; }
-// Whether the digits above this pass are those found so far.
-__device__ __forceinline__ bool is_candidate(u32 rank, u32 found, int pass) {
-    return pass == 0 || (rank ^ found) >> (pass == 1 ? 21 : 10) == 0;
-}
+// One of the three digits of a rank.
+struct Digit {
+    u32 shift, mask, above; // above: the bits of all digits before this one
+
+    __device__ __forceinline__ explicit Digit(int pass)
+        : shift(pass == 0 ? 21 : pass == 1 ? 10 : 0), mask(pass == 2 ? 1023 : 2047),
+          above(pass == 0 ? 0 : pass == 1 ? 0xffe00000u : 0xfffffc00u) {}
+
+    __device__ __forceinline__ u32 of(u32 rank) const { return rank >> shift & mask; }
+    // Whether the digits before this one are those found so far.
+    __device__ __forceinline__ bool is_candidate(u32 rank, u32 found) const { return ((rank ^ found) & above) == 0; }
+};
 
 // What is known of the k-th largest rank.
 struct State {
@@ -30,414 +45,363 @@ struct State {
 };
 
 struct Block {
-    u32 bins[BINS];
-    u32 of_warp[32];
-    u32 of_warp_too[32];
+    u32 bins[2][BINS]; // counts of this block, of one pass and the next in turn
+    u32 parts[BINS];   // [blocks][share]: counts of the bins that this block adds up
+    u32 totals[BINS];  // counts of the row
+    u64 parts_come, totals_come, tallies_come;
+    u32 of_warp[WARPS];
+    u32 over;  // logits of this block that are above the digits so far
+    u32 at_it; // and those that have them
     State state;
+    uint2 of_block[BLOCKS_MAX]; // (over, at_it) of every block of the row
 };
 
-// Monotone in the logit; NaN is 0 and both zeros are the same.
+// ---- The cluster.
+
+__device__ __forceinline__ u32 rank_in_cluster() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ __forceinline__ u32 blocks_of_cluster() {
+    u32 blocks;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+    return blocks;
+}
+
+__device__ __forceinline__ u32 shared(const void *at) {
+    return (u32)__cvta_generic_to_shared(at);
+}
+
+// The address of another block's copy of something in this block's shared memory.
+__device__ __forceinline__ u32 of_block(u32 own, u32 rank) {
+    u32 other;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(own), "r"(rank));
+    return other;
+}
+
+// Writes into a block's memory, and lets that block's barrier know.
+__device__ __forceinline__ void send(u32 at, u32 barrier, uint4 v) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%1,%2,%3,%4}, [%5];"
+                 :: "r"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void send(u32 at, u32 barrier, uint2 v) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1,%2}, [%3];"
+                 :: "r"(at), "r"(v.x), "r"(v.y), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void barrier_init(u64 *barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(shared(barrier)) : "memory");
+}
+
+__device__ __forceinline__ void expect(u64 *barrier, u32 bytes) {
+    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}"
+                 :: "r"(shared(barrier)), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void wait(u64 *barrier, u32 parity) {
+    asm volatile("{.reg .pred done; again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1; @!done bra again;}"
+                 :: "r"(shared(barrier)), "r"(parity) : "memory");
+}
+
+// ---- Logits of a block.
+
+// Monotone in the logit; NaN is 0 and both zeros are the same. Nothing else is below 2^21.
 __device__ __forceinline__ u32 rank_of(float logit) {
     u32 bits = __float_as_uint(logit), magnitude = bits & 0x7fffffffu;
     u32 ordered = bits >> 31 && magnitude ? ~bits : magnitude | 0x80000000u;
     return magnitude > 0x7f800000u ? 0 : ordered;
 }
 
-__device__ __forceinline__ u32 length_of(const int *lens, u64 row, u32 len_max) {
+__device__ __forceinline__ u32 length_of(const int *lens, u32 row, u32 len_max) {
     int len = lens[row];
     return len < 0 ? 0 : (u32)len < len_max ? (u32)len : len_max;
 }
 
-// Adds to a bin. Two rounds take the bins of the first lanes for all lanes that share them, because a relu and close
-// exponents put most ranks into few bins.
-__device__ __forceinline__ void count(u32 *bins, u32 bin, bool active) {
-    u32 mask = __ballot_sync(ALL, active);
-#pragma unroll 1
-    for (int round = 0; round < 2 && mask; round++) {
-        int leader = __ffs(mask) - 1;
-        u32 of_leader = __shfl_sync(ALL, bin, leader);
-        u32 same = __ballot_sync(ALL, active && bin == of_leader);
-        if ((threadIdx.x & 31) == leader) {
-            atomicAdd(bins + of_leader, __popc(same));
-        }
-        active = active && bin != of_leader;
-        mask &= ~same;
-    }
-    if (active) {
-        atomicAdd(bins + bin, 1u);
-    }
-}
-
-// Four logits from position `at` on; what is at or behind `end` is 0. Loads are issued a round before their use.
+// Four logits from position `at` on, a multiple of 4, of which at least the first is before `end`; otherwise zeros. The
+// stride is a multiple of 4, so that all four are the row's.
 __device__ __forceinline__ float4 load4(const float *row, u32 at, u32 end) {
-    float4 v = make_float4(0, 0, 0, 0);
-    if (at + 4 <= end) {
-        v = __ldg((const float4 *)(row + at));
-    } else if (at < end) {
-        v.x = row[at];
-        v.y = at + 1 < end ? row[at + 1] : 0;
-        v.z = at + 2 < end ? row[at + 2] : 0;
-    }
-    return v;
+    return at < end ? __ldg((const float4 *)(row + at)) : make_float4(0, 0, 0, 0);
 }
 
-// The ranks of four logits, and which of them there are.
-__device__ __forceinline__ void ranks_of(float4 v, u32 at, u32 end, u32 rank[4], bool there[4]) {
-    rank[0] = rank_of(v.x);
-    rank[1] = rank_of(v.y);
-    rank[2] = rank_of(v.z);
-    rank[3] = rank_of(v.w);
+// One chunk of a part: each warp has a run of it, in up to four rounds of four logits a lane.
+struct Chunk {
+    u32 first; // of this lane
+    u32 left;  // positions from there on to the end of the warp's run
+    u32 rank[VECTORS][4];
+
+    __device__ __forceinline__ void load(const float *row, u32 begin, u32 stop) {
+        u32 size = stop - begin < CHUNK ? stop - begin : CHUNK;
+        u32 of_warp = ((size + WARPS - 1) / WARPS + 127) & ~127u;
+        u32 from = (threadIdx.x >> 5) * of_warp < size ? (threadIdx.x >> 5) * of_warp : size;
+        u32 end = begin + (size - from < of_warp ? size : from + of_warp);
+        first = begin + from + (threadIdx.x & 31) * 4;
+        left = first < end ? end - first : 0;
+        float4 v[VECTORS];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        there[i] = at + i < end;
+        for (int j = 0; j < VECTORS; j++) {
+            v[j] = load4(row, first + j * 128, end);
+        }
+#pragma unroll
+        for (int j = 0; j < VECTORS; j++) {
+            rank[j][0] = rank_of(v[j].x);
+            rank[j][1] = rank_of(v[j].y);
+            rank[j][2] = rank_of(v[j].z);
+            rank[j][3] = rank_of(v[j].w);
+        }
     }
-}
 
-// Counts the digits of candidates in begin..end into block.bins, which it clears first. Returns this thread's NaN logits.
-__device__ __forceinline__ u32 histogram(Block &block, const float *row, u32 begin, u32 end, u32 found, int pass) {
-#pragma unroll 1
-    for (u32 i = threadIdx.x; i < BINS; i += blockDim.x) {
-        block.bins[i] = 0;
-    }
-    __syncthreads();
-    u32 nan = 0, of_lane = (threadIdx.x & 31) * 4, step = blockDim.x * 4;
-    // Whole warps stay together.
-    u32 first = begin + (threadIdx.x & ~31u) * 4;
-    float4 next = load4(row, first + of_lane, end);
-#pragma unroll 1
-    for (u32 at = first; at < end; at += step) {
-        u32 rank[4];
-        bool there[4];
-        float4 v = next;
-        next = load4(row, at + step + of_lane, end);
-        ranks_of(v, at + of_lane, end, rank, there);
+    __device__ __forceinline__ bool there(int j, int i) const { return (u32)(j * 128 + i) < left; }
+};
+
+// Counts the digits of a chunk's candidates. Lanes with the same digit are added up by the hardware.
+__device__ __forceinline__ void count(u32 bins, const Chunk &chunk, u32 found, Digit digit) {
+#pragma unroll
+    for (int j = 0; j < VECTORS; j++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            count(block.bins, digit_of(rank[i], pass), there[i] && is_candidate(rank[i], found, pass));
-            nan += there[i] && rank[i] == 0;
+            u32 rank = chunk.rank[j][i], counts = chunk.there(j, i) && digit.is_candidate(rank, found);
+            asm volatile("{.reg .pred counts; setp.ne.u32 counts, %1, 0; @counts red.shared::cta.add.u32 [%0], 1;}"
+                         :: "r"(bins + digit.of(rank) * 4), "r"(counts) : "memory");
         }
     }
-    __syncthreads();
-    return nan;
 }
 
-// Finds the digit in which the wanted rank lies, from the top, and narrows block.state. bins may be in any memory.
-__device__ __forceinline__ void narrow(Block &block, const u32 *bins, State before, int pass) {
-    u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-    u32 each = BINS / blockDim.x;
-    // Thread i has the bins from BINS - 1 - i * each downwards.
-    u32 top = BINS - 1 - threadIdx.x * each, sum = 0;
-#pragma unroll 1
-    for (u32 i = 0; i < each; i++) {
-        sum += bins[top - i];
-    }
-    u32 inclusive = sum;
-#pragma unroll 1
+// What is selected: all ranks from `least` on, and the first `quota` of those that are `equal`.
+struct Threshold {
+    u32 least, equal, quota;
+
+    // If all with the upper digits are selected, no rank is in question; no rank is 1.
+    __device__ __forceinline__ explicit Threshold(const State &state)
+        : least(state.done ? state.found : state.found + 1), equal(state.done ? 1 : state.found),
+          quota(state.done ? 0 : state.wanted) {}
+};
+
+// ---- What the blocks of a row do together.
+
+// The sum over the lanes below this one, and over all.
+__device__ __forceinline__ u32 before_lane(u32 own, u32 &all) {
+    u32 inclusive = own;
+#pragma unroll
     for (int step = 1; step < 32; step <<= 1) {
         u32 other = __shfl_up_sync(ALL, inclusive, step);
-        inclusive += lane >= step ? other : 0;
+        inclusive += (threadIdx.x & 31) >= step ? other : 0;
     }
-    if (lane == 31) {
-        block.of_warp[warp] = inclusive;
+    all = __shfl_sync(ALL, inclusive, 31);
+    return inclusive - own;
+}
+
+// The sum over the warps below this one, and over all, once each warp has written its own.
+__device__ __forceinline__ u32 before_warp(const Block &block, u32 &all) {
+    u32 lane = threadIdx.x & 31, of_lane = block.of_warp[lane];
+    all = __reduce_add_sync(ALL, of_lane);
+    return __reduce_add_sync(ALL, lane < threadIdx.x >> 5 ? of_lane : 0);
+}
+
+// The row's counts, once every block has counted its own. Returns where they are.
+__device__ __forceinline__ const u32 *add_up(Block &block, const u32 *bins, u32 parity) {
+    __syncthreads();
+    u32 rank = rank_in_cluster(), blocks = blocks_of_cluster();
+    if (blocks == 1) {
+        return bins;
+    }
+    // Bins in groups of four; each block adds up its share of them, and tells all.
+    u32 share = BINS / 4 / blocks, group = threadIdx.x;
+    if (group < BINS / 4) {
+        u32 place = shared((uint4 *)block.parts + rank * share + group % share);
+        send(of_block(place, group / share), of_block(shared(&block.parts_come), group / share), ((const uint4 *)bins)[group]);
+    }
+    if (group < share) {
+        wait(&block.parts_come, parity);
+        uint4 sum = make_uint4(0, 0, 0, 0);
+#pragma unroll 8
+        for (u32 i = 0; i < blocks; i++) {
+            uint4 part = ((const uint4 *)block.parts)[i * share + group];
+            sum.x += part.x;
+            sum.y += part.y;
+            sum.z += part.z;
+            sum.w += part.w;
+        }
+        u32 place = shared((uint4 *)block.totals + rank * share + group), barrier = shared(&block.totals_come);
+#pragma unroll 8
+        for (u32 i = 0; i < blocks; i++) {
+            send(of_block(place, i), of_block(barrier, i), sum);
+        }
+    }
+    wait(&block.totals_come, parity);
+    if (threadIdx.x == 0) {
+        // For the next pass.
+        expect(&block.parts_come, BINS * 4);
+        expect(&block.totals_come, BINS * 4);
+    }
+    return block.totals;
+}
+
+// Finds the digit in which the wanted rank lies, from the top, and narrows block.state. Adds to block.over what this
+// block has above that digit, and clears its bins.
+__device__ __forceinline__ void narrow(Block &block, const u32 *totals, u32 *bins, State before, Digit digit) {
+    // Thread i has the bins BINS - 1 - 2 i and the one below.
+    u32 top = BINS - 1 - threadIdx.x * 2;
+    uint2 of_row = *(const uint2 *)(totals + top - 1), own = *(const uint2 *)(bins + top - 1);
+    u32 of_warp, all, passed = before_lane(of_row.x + of_row.y, of_warp);
+    if ((threadIdx.x & 31) == 0) {
+        block.of_warp[threadIdx.x >> 5] = of_warp;
     }
     __syncthreads();
-#pragma unroll 1
-    for (u32 i = 0; i < warp && i < warps; i++) {
-        inclusive += block.of_warp[i];
-    }
-    u32 passed = inclusive - sum;
-    if (passed < before.wanted && before.wanted <= inclusive) {
-#pragma unroll 1
-        for (u32 i = 0; i < each; i++) {
-            u32 here = bins[top - i];
-            if (before.wanted <= passed + here) {
-                State after;
-                after.found = before.found | (top - i) << shift_of(pass);
-                after.wanted = before.wanted - passed;
-                after.equal = here;
-                after.done = after.wanted == here;
-                block.state = after;
-                break;
-            }
-            passed += here;
-        }
+    passed += before_warp(block, all);
+    if (passed < before.wanted && before.wanted <= passed + of_row.x + of_row.y) {
+        bool in_upper = before.wanted <= passed + of_row.y;
+        State after;
+        after.found = before.found | (in_upper ? top : top - 1) << digit.shift;
+        after.wanted = before.wanted - passed - (in_upper ? 0 : of_row.y);
+        after.equal = in_upper ? of_row.y : of_row.x;
+        after.done = after.wanted == after.equal;
+        block.state = after;
+        block.at_it = after.done ? 0 : in_upper ? own.y : own.x;
     }
     __syncthreads();
-}
-
-// Above the threshold, or at it. If all with its upper digits are selected, they count as above.
-__device__ __forceinline__ bool above(u32 rank, const State &state) {
-    return state.done ? rank >= state.found : rank > state.found;
-}
-
-__device__ __forceinline__ bool at_threshold(u32 rank, const State &state) {
-    return !state.done && rank == state.found;
-}
-
-// How many logits of begin..end are above the threshold and at it, in the calling warp: (above, at).
-__device__ __forceinline__ uint2 tally(const float *row, u32 begin, u32 end, const State &state) {
-    u32 over = 0, at_it = 0, first = begin + (threadIdx.x & 31) * 4;
-    float4 next = load4(row, first, end);
-#pragma unroll 1
-    for (u32 at = first; at < end; at += 128) {
-        u32 rank[4];
-        bool there[4];
-        float4 v = next;
-        next = load4(row, at + 128, end);
-        ranks_of(v, at, end, rank, there);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            over += there[i] && above(rank[i], state);
-            at_it += there[i] && at_threshold(rank[i], state);
-        }
+    u32 least = digit.of(block.state.found) + (block.state.done ? 0 : 1);
+    u32 over = __reduce_add_sync(ALL, (top >= least ? own.y : 0) + (top - 1 >= least ? own.x : 0));
+    if ((threadIdx.x & 31) == 0 && over) {
+        atomicAdd(&block.over, over);
     }
-#pragma unroll 1
-    for (int step = 16; step > 0; step >>= 1) {
-        over += __shfl_xor_sync(ALL, over, step);
-        at_it += __shfl_xor_sync(ALL, at_it, step);
-    }
-    return make_uint2(over, at_it);
+    *(uint2 *)(bins + top - 1) = make_uint2(0, 0);
 }
 
-// Writes the selected positions of begin..end in their order, in the calling warp. (over, at_it) are those before begin.
-__device__ __forceinline__ void emit(const float *row, u32 begin, u32 end, const State &state, u32 over, u32 at_it, int *out, u32 k) {
-    u32 quota = state.done ? 0 : state.wanted, lane = threadIdx.x & 31;
-    float4 next = load4(row, begin + lane * 4, end);
-#pragma unroll 1
-    for (u32 first = begin; first < end; first += 128) {
-        u32 at = first + lane * 4, rank[4];
-        bool there[4];
-        float4 v = next;
-        next = load4(row, at + 128, end);
-        ranks_of(v, at, end, rank, there);
-        // Counts of this lane, above in the low half: 512 at most for a warp.
-        u32 own = 0;
+// A lane's logits of one round: those above the threshold in the low half, and those at it in the high half.
+__device__ __forceinline__ u32 selected(const Chunk &chunk, int j, Threshold threshold) {
+    u32 own = 0;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            own += there[i] && above(rank[i], state) ? 1u : 0u;
-            own += there[i] && at_threshold(rank[i], state) ? 1u << 16 : 0u;
-        }
+    for (int i = 0; i < 4; i++) {
+        own += chunk.there(j, i) && chunk.rank[j][i] >= threshold.least ? 1u : 0u;
+        own += chunk.there(j, i) && chunk.rank[j][i] == threshold.equal ? 1u << 16 : 0u;
+    }
+    return own;
+}
+
+// Writes the selected positions of a chunk in their order. (over, at_it) are those of the row before the chunk, and then
+// those before the next one.
+__device__ __forceinline__ void emit(Block &block, const Chunk &chunk, Threshold threshold, u32 &over, u32 &at_it,
+                                     int *out, u32 k) {
+    // At most 16384 of either kind in a block.
+    u32 own = 0, all;
+#pragma unroll
+    for (int j = 0; j < VECTORS; j++) {
+        own += selected(chunk, j, threshold);
+    }
+    own = __reduce_add_sync(ALL, own);
+    // What was there of the chunk before has been read.
+    __syncthreads();
+    if ((threadIdx.x & 31) == 0) {
+        block.of_warp[threadIdx.x >> 5] = own;
+    }
+    __syncthreads();
+    u32 before = before_warp(block, all);
+#pragma unroll
+    for (int j = 0; j < VECTORS; j++) {
+        u32 own = selected(chunk, j, threshold), of_round;
         if (!__any_sync(ALL, own != 0)) {
             continue;
         }
-        u32 inclusive = own;
-#pragma unroll 1
-        for (int step = 1; step < 32; step <<= 1) {
-            u32 other = __shfl_up_sync(ALL, inclusive, step);
-            inclusive += lane >= step ? other : 0;
-        }
-        u32 before = inclusive - own, all = __shfl_sync(ALL, inclusive, 31);
-        u32 over_here = over + (before & 0xffff), at_here = at_it + (before >> 16);
+        u32 here = before + before_lane(own, of_round);
+        u32 over_here = over + (here & 0xffff), at_here = at_it + (here >> 16);
+        before += of_round;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            u32 place = over_here + (at_here < quota ? at_here : quota);
-            bool is_above = there[i] && above(rank[i], state), is_at = there[i] && at_threshold(rank[i], state);
-            if ((is_above || (is_at && at_here < quota)) && place < k) {
-                out[place] = (int)(at + i);
+            bool is_above = chunk.there(j, i) && chunk.rank[j][i] >= threshold.least;
+            bool is_at = chunk.there(j, i) && chunk.rank[j][i] == threshold.equal;
+            // Below k, unless somebody writes logits meanwhile.
+            u32 place = over_here + (at_here < threshold.quota ? at_here : threshold.quota);
+            if ((is_above || (is_at && at_here < threshold.quota)) && place < k) {
+                out[place] = (int)(chunk.first + j * 128 + i);
             }
             over_here += is_above;
             at_here += is_at;
         }
-        over += all & 0xffff;
-        at_it += all >> 16;
     }
+    over += all & 0xffff;
+    at_it += all >> 16;
 }
 
-// Tallies and emits begin..end by the whole block, each warp a part of its own. (over, at_it) are those before begin.
-__device__ __forceinline__ void emit_block(Block &block, const float *row, u32 begin, u32 end, const State &state, u32 over, u32 at_it,
-                           int *out, u32 k) {
-    u32 warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-    u32 part = ((end - begin + warps - 1) / warps + 127) & ~127u;
-    u32 from = begin + warp * part < end ? begin + warp * part : end;
-    u32 to = end - from > part ? from + part : end;
-    uint2 own = tally(row, from, to, state);
-    if ((threadIdx.x & 31) == 0) {
-        block.of_warp[warp] = own.x;
-        block.of_warp_too[warp] = own.y;
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (u32 i = 0; i < warp; i++) {
-        over += block.of_warp[i];
-        at_it += block.of_warp_too[i];
-    }
-    emit(row, from, to, state, over, at_it, out, k);
-}
-
-// All positions, then -1.
-__device__ __forceinline__ void emit_all(u32 len, int *out, u32 k) {
-#pragma unroll 1
-    for (u32 i = threadIdx.x; i < k; i += blockDim.x) {
-        out[i] = i < len ? (int)i : -1;
-    }
-}
-
-// One block a row: logits [rows, stride], stride a multiple of 4, out [rows, k], stats [rows, 2]. 1024 threads.
-extern "C" __global__ void __launch_bounds__(1024, 1) top_k(
+// logits [rows, stride], stride a multiple of 4; out [rows, k]; stats [rows, 2]. grid (blocks, rows) in clusters of all
+// blocks of a row, 1024 threads.
+extern "C" __global__ void __launch_bounds__(THREADS, 1) top_k(
     const float *logits, u64 stride, const int *lens, u32 len_max, u32 k, int *out, u32 *stats) {
     __shared__ Block block;
-    __shared__ u32 nan_of_row;
-    u64 row = blockIdx.x;
-    const float *values = logits + row * stride;
-    u32 len = length_of(lens, row, len_max);
+    u32 rank = blockIdx.x, blocks = gridDim.x;
+    const float *values = logits + blockIdx.y * stride;
+    u32 len = length_of(lens, blockIdx.y, len_max);
+    u32 part = ((len + blocks - 1) / blocks + 3) & ~3u;
+    u32 begin = rank * part < len ? rank * part : len, end = len - begin < part ? len : begin + part;
+    // A part of one chunk stays in registers.
+    bool stays = end - begin <= CHUNK, all = len <= k || k == 0;
     if (threadIdx.x == 0) {
-        nan_of_row = 0;
+        block.over = 0;
+        barrier_init(&block.parts_come);
+        barrier_init(&block.totals_come);
+        barrier_init(&block.tallies_come);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        expect(&block.parts_come, BINS * 4);
+        expect(&block.totals_come, BINS * 4);
+        expect(&block.tallies_come, blocks * 8);
     }
-    __syncthreads();
+    ((uint4 *)block.bins)[threadIdx.x] = make_uint4(0, 0, 0, 0);
+    // Nobody sends before all barriers are there.
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    Chunk chunk;
+    chunk.load(values, begin, end);
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    out += (u64)blockIdx.y * k;
     State state = {0, k, len, 0};
-    bool all = len <= k || k == 0;
     // The first pass counts NaN in any case.
 #pragma unroll 1
     for (int pass = 0; pass < 3 && !state.done && !(all && pass); pass++) {
-        u32 nan = histogram(block, values, 0, len, state.found, pass);
-        if (pass == 0 && nan) {
-            atomicAdd(&nan_of_row, nan);
+        Digit digit(pass);
+        u32 *bins = block.bins[pass & 1];
+#pragma unroll 1
+        for (u32 at = begin; at < end; at += CHUNK) {
+            if (!stays) {
+                chunk.load(values, at, end);
+            }
+            count(shared(bins), chunk, state.found, digit);
+        }
+        const u32 *totals = add_up(block, bins, pass & 1);
+        if (pass == 0 && blockIdx.x == 0 && threadIdx.x == 0) {
+            stats[2 * blockIdx.y] = totals[0];
         }
         if (!all) {
-            narrow(block, block.bins, state, pass);
+            narrow(block, totals, bins, state, digit);
             state = block.state;
         }
     }
-    __syncthreads();
-    if (all) {
-        emit_all(len, out + row * k, k);
-    } else {
-        emit_block(block, values, 0, len, state, 0, 0, out + row * k, k);
-    }
-    if (threadIdx.x == 0) {
-        stats[2 * row] = nan_of_row;
-        stats[2 * row + 1] = all ? 0 : state.equal - state.wanted;
-    }
-}
-
-// ---- A row on several blocks: five launches, pass 0, 1, 2, then tally, then emit.
-
-// A row's workspace, all zero before the first launch. states[p] is what is known after pass p.
-struct Row {
-    u32 bins[3][BINS];
-    State states[3];
-    u32 nan; // logits of the row that are NaN
-    u32 rest[3];
-};
-
-// What is known before pass `pass` (3: in the end), from what the launch before left behind.
-__device__ __forceinline__ State state_before(Block &block, Row &own, int pass, u32 len, u32 k) {
-    State state = {0, k, len, 0};
-    if (pass > 0) {
-        state = pass > 1 ? own.states[pass - 2] : state;
-        if (!state.done) {
-            narrow(block, own.bins[pass - 1], state, pass - 1);
-            state = block.state;
-        }
-        if (blockIdx.x == 0 && threadIdx.x == 0) {
-            own.states[pass - 1] = state;
-        }
-    }
-    return state;
-}
-
-// Pass 0, 1 or 2: grid (splits, rows), 512 threads; a block has `part` logits, a multiple of 4.
-extern "C" __global__ void __launch_bounds__(512, 2) top_k_split_count(
-    const float *logits, u64 stride, const int *lens, u32 len_max, u32 k, u32 part, int pass, Row *rows) {
-    __shared__ Block block;
-    u64 row = blockIdx.y;
-    const float *values = logits + row * stride;
-    u32 len = length_of(lens, row, len_max);
-    u32 begin = blockIdx.x * part < len ? blockIdx.x * part : len;
-    u32 end = len - begin > part ? begin + part : len;
-    bool all = len <= k || k == 0;
-    // The first pass counts NaN in any case.
-    if (all && pass > 0) {
-        return;
-    }
-    State state = state_before(block, rows[row], pass, len, k);
-    if (state.done || begin == end) {
-        return;
-    }
-    u32 nan = histogram(block, values, begin, end, state.found, pass);
-    if (pass == 0 && nan) {
-        atomicAdd(&rows[row].nan, nan);
-    }
-    if (all) {
-        return;
-    }
-#pragma unroll 1
-    for (u32 i = threadIdx.x; i < BINS; i += blockDim.x) {
-        if (block.bins[i]) {
-            atomicAdd(rows[row].bins[pass] + i, block.bins[i]);
-        }
-    }
-}
-
-// tallies [rows, splits]: how many logits of a block are above the threshold, and at it. 512 threads.
-extern "C" __global__ void __launch_bounds__(512, 2) top_k_split_tally(
-    const float *logits, u64 stride, const int *lens, u32 len_max, u32 k, u32 part, Row *rows, uint2 *tallies) {
-    __shared__ Block block;
-    u64 row = blockIdx.y;
-    const float *values = logits + row * stride;
-    u32 len = length_of(lens, row, len_max);
-    u32 begin = blockIdx.x * part < len ? blockIdx.x * part : len;
-    u32 end = len - begin > part ? begin + part : len;
-    if (len <= k || k == 0) {
-        return;
-    }
-    State state = state_before(block, rows[row], 3, len, k);
-    u32 warp = threadIdx.x >> 5, of_warp = ((end - begin + 15) / 16 + 3) & ~3u;
-    u32 from = begin + warp * of_warp < end ? begin + warp * of_warp : end;
-    uint2 own = tally(values, from, end - from > of_warp ? from + of_warp : end, state);
-    if ((threadIdx.x & 31) == 0) {
-        block.of_warp[warp] = own.x;
-        block.of_warp_too[warp] = own.y;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        uint2 sum = make_uint2(0, 0);
-#pragma unroll 1
-        for (int i = 0; i < 16; i++) {
-            sum.x += block.of_warp[i];
-            sum.y += block.of_warp_too[i];
-        }
-        tallies[row * gridDim.x + blockIdx.x] = sum;
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(512, 2) top_k_split_emit(
-    const float *logits, u64 stride, const int *lens, u32 len_max, u32 k, u32 part, const Row *rows,
-    const uint2 *tallies, int *out, u32 *stats) {
-    __shared__ Block block;
-    __shared__ u32 before[2];
-    u64 row = blockIdx.y;
-    u32 len = length_of(lens, row, len_max);
-    if (len <= k || k == 0) {
-        if (blockIdx.x == 0) {
-            emit_all(len, out + row * k, k);
-            if (threadIdx.x == 0) {
-                stats[2 * row] = rows[row].nan;
-                stats[2 * row + 1] = 0;
-            }
-        }
-        return;
-    }
-    State state = rows[row].states[2];
     if (blockIdx.x == 0 && threadIdx.x == 0) {
-        stats[2 * row] = rows[row].nan;
-        stats[2 * row + 1] = state.equal - state.wanted;
+        stats[2 * blockIdx.y + 1] = all ? 0 : state.equal - state.wanted;
     }
-    u32 begin = blockIdx.x * part < len ? blockIdx.x * part : len;
-    u32 end = len - begin > part ? begin + part : len;
-    if (begin == end) {
+    if (all) {
+        for (u32 i = rank * THREADS + threadIdx.x; i < k; i += blocks * THREADS) {
+            out[i] = i < len ? (int)i : -1;
+        }
         return;
     }
-    if (threadIdx.x < 2) {
-        before[threadIdx.x] = 0;
-    }
     __syncthreads();
+    if (threadIdx.x < blocks) {
+        u32 place = shared(block.of_block + rank), barrier = shared(&block.tallies_come);
+        send(of_block(place, threadIdx.x), of_block(barrier, threadIdx.x), make_uint2(block.over, block.at_it));
+    }
+    wait(&block.tallies_come, 0);
+    u32 over = 0, at_it = 0;
 #pragma unroll 1
-    for (u32 i = threadIdx.x; i < blockIdx.x; i += blockDim.x) {
-        uint2 other = tallies[row * gridDim.x + i];
-        atomicAdd(before, other.x);
-        atomicAdd(before + 1, other.y);
+    for (u32 i = 0; i < rank; i++) {
+        over += block.of_block[i].x;
+        at_it += block.of_block[i].y;
     }
-    __syncthreads();
-    emit_block(block, logits + row * stride, begin, end, state, before[0], before[1], out + row * k, k);
+#pragma unroll 1
+    for (u32 at = begin; at < end; at += CHUNK) {
+        if (!stays) {
+            chunk.load(values, at, end);
+        }
+        emit(block, chunk, Threshold(state), over, at_it, out, k);
+    }
 }

@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Conform(Conform),
     /// Check every kernel on a GPU against the references on the host, and measure it.
     Selftest(Selftest),
+    /// Measures every kernel on a GPU, beside its roofline and beside PyTorch.
+    Bench(Bench),
     /// Say what there is, one line each.
     List(List),
     /// Print completions for a shell.
@@ -282,6 +284,38 @@ pub(crate) struct Selftest {
     /// How results are written.
     #[arg(long, default_value = "text")]
     pub(crate) format: Format,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit codes: 0 if everything was measured, 1 if something failed, 2 if there is no GPU or the report \
+                        could not be written. Without PyTorch, the report says so."
+)]
+pub(crate) struct Bench {
+    /// Where.
+    #[arg(long, default_value = "cuda")]
+    pub(crate) on: SelftestOn,
+    /// Which GPU.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device: usize,
+    /// Time the same work in another library, in a process of its own after the kernels.
+    #[arg(long)]
+    pub(crate) beside: Option<Beside>,
+    /// Take no more of the GPU's memory than this, for instance 2G or 6G.
+    #[arg(long, value_name = "SIZE", default_value = "6G", value_parser = size)]
+    pub(crate) max_device_memory: u64,
+    /// Write the report to this folder, as bench.json.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// How results are written.
+    #[arg(long, default_value = "text")]
+    pub(crate) format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Beside {
+    /// PyTorch, if python3 has it.
+    Torch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -63,6 +63,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Redact(redact) => commands::redact::run(redact),
         Command::Conform(conform) => commands::conform::run(conform),
         Command::Selftest(selftest) => commands::selftest::run(selftest),
+        Command::Bench(bench) => commands::bench::run(bench),
         Command::List(list) => commands::list::run(list),
         Command::Completions { shell } => commands::meta::completions(*shell),
         Command::Man => commands::meta::man(),

@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use kvweft_cuda::Gpu;
-use kvweft_cuda::selftest::{checks, selftest};
+use kvweft_cuda::selftest::{Part, selftest};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -28,8 +28,8 @@ fn main() -> ExitCode {
         "GPU {}: {}, {}, kernels {}, driver {}, {} multiprocessors",
         info.ordinal, info.name, info.architecture, info.kernels, info.driver_version, info.multiprocessors
     );
-    let run = if arguments.get(3).is_some_and(|text| text == "checks") { checks } else { selftest };
-    let report = run(&gpu, gib << 30, &mut |check| println!("{check}"));
+    let part = if arguments.get(3).is_some_and(|text| text == "checks") { Part::Checks } else { Part::All };
+    let report = selftest(&gpu, part, gib << 30, &mut |check| println!("{check}"));
     for measurement in &report.measurements {
         println!("{measurement}");
     }

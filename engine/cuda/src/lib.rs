@@ -18,6 +18,7 @@
 //!   whose stream is held by a gate does not become idle.
 //! * This crate does not know requests, leases or rules.
 
+mod calibrate;
 mod driver;
 mod error;
 mod gpu;
@@ -27,6 +28,7 @@ mod platform;
 pub mod selftest;
 mod stream;
 
+pub use calibrate::{Calibration, CopyPath, Direction, RunRate, Way};
 pub use error::CudaError;
 pub use gpu::{Gpu, GpuInfo};
 pub use memory::{DevicePool, HostPool};

@@ -169,6 +169,44 @@ impl Args {
     }
 }
 
+fn config([x, y, z]: [u32; 3], block: u32, shared: u32) -> sys::CUlaunchConfig {
+    sys::CUlaunchConfig {
+        gridDimX: x,
+        gridDimY: y,
+        gridDimZ: z,
+        blockDimX: block,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: shared,
+        hStream: core::ptr::null_mut(),
+        attrs: core::ptr::null_mut(),
+        numAttrs: 0,
+    }
+}
+
+fn cluster_of(blocks: u32) -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue {
+            clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 },
+        },
+    }
+}
+
+/// Multiprocessors of the device whose context is current; 1 if the driver does not say.
+pub(super) fn multiprocessors() -> u32 {
+    let (mut device, mut count) = (0, 0);
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: results are written by the calls only; a device that was not found is not used.
+    let code = unsafe { sys::cuCtxGetDevice(&mut device) };
+    if code == CUresult::CUDA_SUCCESS {
+        // SAFETY: as above.
+        let _ = unsafe { sys::cuDeviceGetAttribute(&mut count, attribute, device) };
+    }
+    count.max(1) as u32
+}
+
 impl Function {
     /// Launches the kernel.
     ///
@@ -184,33 +222,67 @@ impl Function {
         shared: u32,
         args: Args,
     ) -> Result<(), LaunchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_with(stream, grid, None, block, shared, args) }
+    }
+
+    /// As [`Function::launch`], with so many blocks along the first axis in a cluster.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Function::launch`].
+    pub(super) unsafe fn launch_clusters(
+        &self,
+        stream: RawStream,
+        grid: [u32; 3],
+        cluster: u32,
+        block: u32,
+        shared: u32,
+        args: Args,
+    ) -> Result<(), LaunchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_with(stream, grid, Some(cluster), block, shared, args) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Function::launch`].
+    unsafe fn launch_with(
+        &self,
+        stream: RawStream,
+        grid: [u32; 3],
+        cluster: Option<u32>,
+        block: u32,
+        shared: u32,
+        args: Args,
+    ) -> Result<(), LaunchError> {
         let mut args = args.0;
         let mut pointers: Vec<*mut c_void> = args.iter_mut().map(|arg| core::ptr::from_mut(arg).cast()).collect();
-        let [x, y, z] = grid;
+        let mut attribute = cluster_of(cluster.unwrap_or(1));
+        let mut config = config(grid, block, shared);
+        config.hStream = stream.handle();
+        config.attrs = &mut attribute;
+        config.numAttrs = u32::from(cluster.is_some());
         // SAFETY: the function is loaded; pointers lead to arguments that live during the call, which copies them; the
         // rest is the caller's promise.
-        let code = unsafe {
-            sys::cuLaunchKernel(
-                self.handle,
-                x,
-                y,
-                z,
-                block,
-                1,
-                1,
-                shared,
-                stream.handle(),
-                pointers.as_mut_ptr(),
-                core::ptr::null_mut(),
-            )
-        };
-        check("cuLaunchKernel", self.name, code)
+        let code = unsafe { sys::cuLaunchKernelEx(&config, self.handle, pointers.as_mut_ptr(), core::ptr::null_mut()) };
+        check("cuLaunchKernelEx", self.name, code)
     }
-}
 
-/// Fills memory with a byte, in the order of the stream.
-pub(super) fn fill(stream: RawStream, span: Span, byte: u8) -> Result<(), LaunchError> {
-    // SAFETY: the span's maker vouches for its bytes.
-    let code = unsafe { sys::cuMemsetD8Async(span.address(), byte, span.bytes() as usize, stream.handle()) };
-    check("cuMemsetD8Async", "a fill", code)
+    /// The largest power of two, up to `most`, of blocks that this device runs as one cluster.
+    pub(super) fn cluster_max(&self, most: u32, block: u32) -> u32 {
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        // A device that does not know more than eight blocks refuses here or below.
+        // SAFETY: the function is loaded.
+        let _ = unsafe { sys::cuFuncSetAttribute(self.handle, attribute, 1) };
+        let runs = |cluster: &u32| {
+            let (mut attribute, mut clusters) = (cluster_of(*cluster), 0);
+            let mut config = config([*cluster, 1, 1], block, 0);
+            (config.attrs, config.numAttrs) = (&mut attribute, 1);
+            // SAFETY: the function is loaded, and the configuration lives during the call, which launches nothing.
+            let code = unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, self.handle, &config) };
+            code == CUresult::CUDA_SUCCESS && clusters > 0
+        };
+        core::iter::successors(Some(most), |cluster| (*cluster > 1).then_some(cluster / 2)).find(runs).unwrap_or(1)
+    }
 }

@@ -17,8 +17,9 @@
 //!
 //! * **Launching is safe, making a [`Span`] is not.** Lengths and alignments are checked against spans before a launch;
 //!   page numbers are checked on the device, where one that is out of range is absent, and counted.
-//! * **Nothing waits.** A launch returns when it is in the stream. No block of a kernel waits for another one, so that
-//!   any number of kernels may share a device. There are no clusters and no cooperative launches.
+//! * **Nothing waits.** A launch returns when it is in the stream. No block of a kernel waits for another one, except the
+//!   blocks of a row in [`TopKRows`]: these are one cluster, which the device runs as a whole or not yet. So any number of
+//!   kernels may share a device. There are no cooperative launches.
 //! * **Same input, same bits**, however many blocks there are, except that [`SparseAttention`] rounds differently for
 //!   different [`SparseAttentionArgs::splits`].
 //! * The context of the stream must be current in the calling thread; otherwise a launch returns

@@ -7,7 +7,10 @@ use super::span::{RawStream, Span};
 /// Bytes of a job in device memory.
 pub const JOB_BYTES: u64 = 32;
 
-pub(super) const RING_BYTES: u32 = 7 * 12_288;
+/// The kernel's slots.
+pub(super) const RING_BYTES: u32 = 22 * 4352;
+/// One thread that loads, one that stores, and eight warps that sum.
+const RING_BLOCK: u32 = 2 * 32 + 8 * 32;
 
 /// One page to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +112,7 @@ impl PageCopy {
             // SAFETY: arguments are the kernel's; what jobs say is the caller's promise.
             CopyMethod::Registers => unsafe { self.registers.launch(stream, grid, 512, 0, list) },
             // SAFETY: as above.
-            CopyMethod::Ring => unsafe { self.ring.launch(stream, grid, 192, RING_BYTES, list) },
+            CopyMethod::Ring => unsafe { self.ring.launch(stream, grid, RING_BLOCK, RING_BYTES, list) },
         }
     }
 }

@@ -9,12 +9,13 @@ use super::span::{PagePool, RawStream, Span};
 use crate::{KvFormat, NOPE_DIM, ROW_DIM};
 
 /// Heads of a block.
-const HEADS: u32 = 16;
+const HEADS: u32 = 32;
 /// Selected rows of a tile.
 const TILE: u32 = 32;
-const BLOCK: u32 = 128;
+const BLOCK: u32 = 256;
+const MERGE_BLOCK: u32 = 128;
 /// The kernel's `struct Memory`.
-pub(super) const SHARED_BYTES: u32 = 58_944;
+pub(super) const SHARED_BYTES: u32 = 58_880;
 
 /// What to attend to.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +58,8 @@ pub struct SparseAttentionArgs {
 /// within about 1% of the largest value of a row.
 #[derive(Debug)]
 pub struct SparseAttention {
-    attend: Function,
+    fp8: Function,
+    bf16: Function,
     merge: Function,
     _module: Module,
 }
@@ -69,8 +71,12 @@ impl SparseAttention {
     ///
     /// If the module lacks a kernel.
     pub fn new(module: Module) -> Result<SparseAttention, LaunchError> {
-        let attend = module.function("sparse_attention", SHARED_BYTES)?;
-        Ok(SparseAttention { attend, merge: module.function("sparse_attention_merge", 0)?, _module: module })
+        Ok(SparseAttention {
+            fp8: module.function("sparse_attention_fp8", SHARED_BYTES)?,
+            bf16: module.function("sparse_attention_bf16", SHARED_BYTES)?,
+            merge: module.function("sparse_attention_merge", 0)?,
+            _module: module,
+        })
     }
 
     /// Bytes of parts that are still to be merged.
@@ -78,11 +84,11 @@ impl SparseAttention {
         u64::from(rows) * u64::from(heads) * u64::from(splits) * (NOPE_DIM as u64 * 4 + 8)
     }
 
-    /// How many parts fill so many multiprocessors, each of which has room for three blocks, without a second round.
+    /// How many parts fill so many multiprocessors, each of which has room for one block, without a second round.
     pub fn splits(rows: u32, heads: u32, k: u32, multiprocessors: u32) -> u32 {
         let blocks = rows.max(1) * heads.div_ceil(HEADS).max(1);
         let tiles = k.div_ceil(TILE).max(1);
-        let wanted = (3 * multiprocessors / blocks).clamp(1, tiles);
+        let wanted = (multiprocessors / blocks).clamp(1, tiles);
         tiles.div_ceil(tiles.div_ceil(wanted))
     }
 
@@ -116,16 +122,19 @@ impl SparseAttention {
         let list = Args::new().span(args.q).u32(args.heads).span(args.selected).u32(args.k);
         let list = list.span(args.table).u32(args.table_stride);
         let list = list.span(args.pool.span).u64(args.pool.stride).u32(args.pool.pages);
-        let list = list.u32(u32::from(args.format == KvFormat::Fp8)).f32(args.scale * LOG2_E);
-        let list = list.span(values).span(sums).span(args.violations);
+        let list = list.f32(args.scale * LOG2_E).span(values).span(sums).span(args.violations);
         let grid = [args.splits, args.heads.div_ceil(HEADS), args.rows];
+        let attend = match args.format {
+            KvFormat::Fp8 => &self.fp8,
+            KvFormat::Bf16 => &self.bf16,
+        };
         // SAFETY: arguments are the kernel's; lengths were checked above, and the kernel checks positions against the
         // table and page numbers against the pool.
-        unsafe { self.attend.launch(stream, grid, BLOCK, SHARED_BYTES, list)? };
+        unsafe { attend.launch(stream, grid, BLOCK, SHARED_BYTES, list)? };
         let list = Args::new().span(values).span(sums).u32(args.splits).u32(args.heads);
         let list = list.span(args.sink).span(args.out).span(args.lse);
         // SAFETY: as above.
-        unsafe { self.merge.launch(stream, [args.heads, args.rows, 1], BLOCK, 0, list) }
+        unsafe { self.merge.launch(stream, [args.heads, args.rows, 1], MERGE_BLOCK, 0, list) }
     }
 }
 
@@ -141,9 +150,9 @@ mod tests {
             let splits = SparseAttention::splits(rows, heads, k, multiprocessors);
             let (tiles, blocks) = (k.div_ceil(TILE), rows * heads.div_ceil(HEADS) * splits);
             assert!(splits >= 1 && (splits - 1) * tiles.div_ceil(splits) < tiles, "{splits} splits of {tiles} tiles");
-            assert!(splits == 1 || blocks <= 3 * multiprocessors, "{blocks} blocks");
+            assert!(splits == 1 || blocks <= multiprocessors, "{blocks} blocks");
         }
-        assert_eq!(SparseAttention::splits(8, 128, 2048, 132), 6);
+        assert_eq!(SparseAttention::splits(8, 128, 2048, 132), 4);
         assert_eq!(SparseAttention::workspace_bytes(1, 2, 3), 6 * (2048 + 8));
     }
 }

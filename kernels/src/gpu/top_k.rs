@@ -1,17 +1,16 @@
 //! Selects the largest logits.
 #![allow(unsafe_code)]
 
-use super::launch::{Args, Function, LaunchError, Module, fill};
+use super::launch::{Args, Function, LaunchError, Module, multiprocessors};
 use super::span::{RawStream, Span};
 
-/// Bytes of a row's histograms, states and counts: three of 2048 bins, three of 16 bytes, and 16 bytes.
-const ROW_BYTES: u64 = 3 * 2048 * 4 + 3 * 16 + 16;
 const BLOCK: u32 = 1024;
-const SPLIT_BLOCK: u32 = 512;
-/// Logits of a block of a split row, at least.
-const PART_MIN: u32 = 4096;
-/// Blocks of a split row, at most.
-const SPLITS_MAX: u32 = 256;
+/// Blocks of a row, at most: as many as a cluster may have.
+const BLOCKS_MAX: u32 = 16;
+/// Logits that a block keeps in registers.
+const KEPT: u32 = 16_384;
+/// Logits of a block below which more blocks bring less than their barriers cost.
+const PART_MIN: u32 = 8192;
 
 /// What to select.
 #[derive(Clone, Copy, Debug)]
@@ -49,94 +48,89 @@ impl TopKArgs {
         self.out.need("selection", rows * u64::from(self.k) * 4, 4)?;
         self.stats.need("stats", rows * 8, 4)
     }
-
-    fn common(&self) -> Args {
-        Args::new().span(self.logits).u64(self.stride).span(self.lens).u32(self.len_max).u32(self.k)
-    }
 }
 
-/// Selects exactly as [`top_k`](fn@crate::top_k) does, on one block a row or on several: bits are the same.
+/// Selects exactly as [`top_k`](fn@crate::top_k) does, in one launch, with one cluster of blocks a row.
 #[derive(Debug)]
 pub struct TopKRows {
-    whole: Function,
-    count: Function,
-    tally: Function,
-    emit: Function,
+    function: Function,
+    blocks_max: u32,
+    multiprocessors: u32,
     _module: Module,
 }
 
 impl TopKRows {
-    /// From the image `top_k`.
+    /// From the image `top_k`. Asks the device how many blocks its clusters may have.
     ///
     /// # Errors
     ///
     /// If the module lacks a kernel.
     pub fn new(module: Module) -> Result<TopKRows, LaunchError> {
-        Ok(TopKRows {
-            whole: module.function("top_k", 0)?,
-            count: module.function("top_k_split_count", 0)?,
-            tally: module.function("top_k_split_tally", 0)?,
-            emit: module.function("top_k_split_emit", 0)?,
-            _module: module,
-        })
+        let function = module.function("top_k", 0)?;
+        let blocks_max = function.cluster_max(BLOCKS_MAX, BLOCK);
+        Ok(TopKRows { function, blocks_max, multiprocessors: multiprocessors(), _module: module })
     }
 
-    /// The longest row for which one block is the faster way, measured on an H200 with 1, 8 and 64 rows: at 8,192 logits
-    /// 16 us against 25, at 32,768 45 us against 26.
-    pub const WHOLE_MAX: u32 = 16_384;
+    /// The most blocks that a row can have on this device: a power of two.
+    pub const fn blocks_max(&self) -> u32 {
+        self.blocks_max
+    }
 
-    /// One block a row, one launch: best for rows of at most [`TopKRows::WHOLE_MAX`] logits.
+    /// How many blocks a row should have.
+    pub fn blocks(&self, rows: u32, len_max: u32) -> u32 {
+        blocks(rows, len_max, self.blocks_max, self.multiprocessors)
+    }
+
+    /// Selects, with [`TopKRows::blocks`] blocks a row.
     ///
     /// # Errors
     ///
     /// If a span is too short or misaligned, the stride is not a multiple of 4, or the driver refuses.
     pub fn launch(&self, stream: RawStream, args: &TopKArgs) -> Result<(), LaunchError> {
-        args.check()?;
-        if args.rows == 0 {
-            return Ok(());
-        }
-        let list = args.common().span(args.out).span(args.stats);
-        // SAFETY: arguments are the kernel's; lengths were checked, and the kernel cuts lengths of rows to `len_max`.
-        unsafe { self.whole.launch(stream, [args.rows, 1, 1], BLOCK, 0, list) }
+        self.launch_on(stream, args, self.blocks(args.rows, args.len_max))
     }
 
-    /// Bytes that [`TopKRows::launch_split`] needs for its own use, whatever was in them.
-    pub fn workspace_bytes(rows: u32, len_max: u32) -> u64 {
-        u64::from(rows) * (ROW_BYTES + u64::from(splits(len_max)) * 8)
-    }
-
-    /// Several blocks a row, in five launches and a fill: best for longer rows.
+    /// Selects with so many blocks a row: bits are the same for any number.
     ///
     /// # Errors
     ///
-    /// As [`TopKRows::launch`], or if the workspace is shorter than [`TopKRows::workspace_bytes`].
-    pub fn launch_split(&self, stream: RawStream, args: &TopKArgs, workspace: Span) -> Result<(), LaunchError> {
+    /// As [`TopKRows::launch`], or if the number is not a power of two, or more than [`TopKRows::blocks_max`].
+    pub fn launch_on(&self, stream: RawStream, args: &TopKArgs, blocks: u32) -> Result<(), LaunchError> {
         args.check()?;
-        workspace.need("workspace", Self::workspace_bytes(args.rows, args.len_max), 16)?;
+        if !blocks.is_power_of_two() || blocks > self.blocks_max {
+            return Err(LaunchError::Shape { what: "number of blocks of a row", got: u64::from(blocks) });
+        }
         if args.rows == 0 {
             return Ok(());
         }
-        let rows_bytes = u64::from(args.rows) * ROW_BYTES;
-        let rows = workspace.part(0, rows_bytes);
-        let splits = splits(args.len_max);
-        let tallies = workspace.part(rows_bytes, u64::from(args.rows) * u64::from(splits) * 8);
-        let part = args.len_max.div_ceil(splits).next_multiple_of(4);
-        let grid = [splits, args.rows, 1];
-        fill(stream, rows, 0)?;
-        for pass in 0..3 {
-            let list = args.common().u32(part).u32(pass).span(rows);
-            // SAFETY: as in `launch`; `rows` and `tallies` have room for every row and block.
-            unsafe { self.count.launch(stream, grid, SPLIT_BLOCK, 0, list)? };
-        }
-        let list = args.common().u32(part).span(rows).span(tallies);
-        // SAFETY: as above.
-        unsafe { self.tally.launch(stream, grid, SPLIT_BLOCK, 0, list)? };
-        let list = args.common().u32(part).span(rows).span(tallies).span(args.out).span(args.stats);
-        // SAFETY: as above.
-        unsafe { self.emit.launch(stream, grid, SPLIT_BLOCK, 0, list) }
+        let list = Args::new().span(args.logits).u64(args.stride).span(args.lens).u32(args.len_max).u32(args.k);
+        let list = list.span(args.out).span(args.stats);
+        // SAFETY: arguments are the kernel's; lengths were checked, and the kernel cuts lengths of rows to `len_max`.
+        unsafe { self.function.launch_clusters(stream, [blocks, args.rows, 1], blocks, BLOCK, 0, list) }
     }
 }
 
-fn splits(len_max: u32) -> u32 {
-    len_max.div_ceil(PART_MIN).clamp(1, SPLITS_MAX)
+/// Enough blocks for little work each, but not more than run at a time.
+fn blocks(rows: u32, len_max: u32, blocks_max: u32, multiprocessors: u32) -> u32 {
+    let of = |part: u32| len_max.div_ceil(part).max(1).next_power_of_two().min(blocks_max);
+    // More than eight in a cluster find room less easily: only for what eight cannot keep.
+    let wanted = of(PART_MIN).min(if len_max > 8 * KEPT { blocks_max } else { 8 });
+    let room = multiprocessors / rows.max(1);
+    wanted.min(if room == 0 { 1 } else { 1 << room.ilog2() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_rows_have_many_blocks_and_many_rows_have_few() {
+        let on_h200 = |rows, len| blocks(rows, len, 16, 132);
+        assert_eq!(
+            [1, 8192, 8193, 32_768, 131_072, 131_073, 1 << 20].map(|len| on_h200(1, len)),
+            [1, 1, 2, 4, 8, 16, 16]
+        );
+        assert_eq!([8, 64, 132, 1000].map(|rows| on_h200(rows, 1 << 20)), [16, 2, 1, 1]);
+        assert_eq!([1, 2, 8].map(|most| blocks(1, 1 << 20, most, 132)), [1, 2, 8]);
+    }
 }

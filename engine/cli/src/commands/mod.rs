@@ -1,5 +1,7 @@
 //! One file a command.
 
+pub(crate) mod bench;
+mod beside_torch;
 pub(crate) mod bounded;
 pub(crate) mod check;
 pub(crate) mod compare;

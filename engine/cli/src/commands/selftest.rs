@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use kvweft_cuda::Gpu;
-use kvweft_cuda::selftest::{Report, checks, selftest};
+use kvweft_cuda::selftest::{Part, Report, selftest};
 
 use crate::args::{self, Format};
 use crate::failure::Failure;
@@ -13,14 +13,9 @@ use crate::output;
 pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
     let args::SelftestOn::Cuda = args.on;
     let gpu = Gpu::open(args.device).map_err(Failure::Gpu)?;
-    let info = gpu.info();
-    let header = format!(
-        "GPU {}: {}, {}, kernels {}, driver {}, {} multiprocessors\n",
-        info.ordinal, info.name, info.architecture, info.kernels, info.driver_version, info.multiprocessors
-    );
     let text = args.format == Format::Text;
     if text {
-        output::result(&header)?;
+        output::result(&header(&gpu))?;
     }
     // What cannot be written any more is noticed with the next line that counts.
     let mut seen = |check: &kvweft_cuda::selftest::Check| {
@@ -28,8 +23,8 @@ pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
             let _ = output::result(&format!("{check}\n"));
         }
     };
-    let run = if args.checks_only { checks } else { selftest };
-    let report = run(&gpu, args.max_device_memory, &mut seen);
+    let part = if args.checks_only { Part::Checks } else { Part::All };
+    let report = selftest(&gpu, part, args.max_device_memory, &mut seen);
     let document = json(&report);
     if text {
         let lines: String = report.measurements.iter().map(|measurement| format!("{measurement}\n")).collect();
@@ -46,6 +41,15 @@ pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!report.passed())))
 }
 
+/// One line on a GPU.
+pub(super) fn header(gpu: &Gpu) -> String {
+    let info = gpu.info();
+    format!(
+        "GPU {}: {}, {}, kernels {}, driver {}, {} multiprocessors\n",
+        info.ordinal, info.name, info.architecture, info.kernels, info.driver_version, info.multiprocessors
+    )
+}
+
 fn json(report: &Report) -> String {
     let document = serde_json::json!({
         "format": "kvweft-selftest",
@@ -53,6 +57,7 @@ fn json(report: &Report) -> String {
         "gpu": report.gpu,
         "checks": report.checks,
         "measurements": report.measurements,
+        "calibration": report.calibration,
         "passed": report.passed(),
     });
     serde_json::to_string_pretty(&document).expect("it has no keys but texts") + "\n"

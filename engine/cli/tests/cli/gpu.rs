@@ -14,7 +14,12 @@ fn without_a_gpu_each_command_says_what_is_missing() {
     }
     folder.run(&["check", "reload-before-prefill-read", "--out", "out"]).ends_with(0);
     let trace = "out/reload-before-prefill-read.reads-see-own-content.trace";
-    for args in [&["selftest"][..], &["run", "--on", "cuda"], &["replay", trace, "--on", "cuda"]] {
+    for args in [
+        &["selftest"][..],
+        &["bench", "--beside", "torch"],
+        &["run", "--on", "cuda"],
+        &["replay", trace, "--on", "cuda"],
+    ] {
         folder.run(args).is_refused(missing);
     }
 }

@@ -7,8 +7,9 @@ use kvweft_kernels::gpu::{CopyMethod, Job, Span};
 use super::lab::{Fault, Lab, Random, ensure, equal};
 use crate::memory::HostPool;
 
-/// Page sizes, 16 bytes to that of bf16 KV: one vector, just around a block's round and a ring's stage, real pages.
-const SIZES: [usize; 14] = [16, 32, 48, 4352, 8192, 8208, 8448, 12_272, 12_288, 12_304, 16_384, 37_440, 41_984, 73_728];
+/// Page sizes, 16 bytes to that of bf16 KV: one vector, just around a block's round and a ring's slots, real pages.
+const SIZES: [usize; 17] =
+    [16, 32, 48, 4336, 4352, 4368, 8192, 8208, 8448, 8704, 12_272, 12_288, 12_304, 16_384, 37_440, 41_984, 73_728];
 
 /// Launches jobs and returns the checksums.
 pub(super) fn run(lab: &Lab, method: CopyMethod, blocks: u32, jobs: &[Job]) -> Result<Vec<u64>, Fault> {

@@ -7,6 +7,7 @@ use kvweft_kernels::gpu::{Kernels, LaunchError, RawStream};
 use kvweft_kernels::mix64;
 use thiserror::Error;
 
+use super::graph::Graph;
 use crate::error::CudaError;
 use crate::gpu::Gpu;
 use crate::memory::DevicePool;
@@ -114,18 +115,31 @@ impl<'a> Lab<'a> {
         Ok(bytes.chunks(T::BYTES).map(T::take).collect())
     }
 
-    /// The median time of one call, from some groups of calls that are launched without waiting in between.
+    /// The median time of one call, from some replays of a graph of so many calls.
     pub(super) fn time(&self, calls: u32, call: &mut dyn FnMut(u32) -> Result<(), Fault>) -> Result<Duration, Fault> {
-        for i in 0..3 {
-            call(i)?;
-        }
+        // Once outside of a graph, for what a first call does.
+        call(0)?;
+        let graph = Graph::record(self.gpu, &self.stream, &mut || (0..calls).try_for_each(&mut *call))?;
+        self.median(calls, &mut || Ok(graph.launch(&self.stream)?))
+    }
+
+    /// The median time of one call, from some groups of calls that are launched one by one, without waiting in between.
+    pub(super) fn time_launched(
+        &self,
+        calls: u32,
+        call: &mut dyn FnMut(u32) -> Result<(), Fault>,
+    ) -> Result<Duration, Fault> {
+        self.median(calls, &mut || (0..calls).try_for_each(&mut *call))
+    }
+
+    /// The median time of a group of calls, divided by their number.
+    fn median(&self, calls: u32, group: &mut dyn FnMut() -> Result<(), Fault>) -> Result<Duration, Fault> {
+        group()?;
         self.stream.synchronize()?;
         let mut times = Vec::new();
         for _ in 0..7 {
             let begin = self.stream.record()?;
-            for i in 0..calls {
-                call(i)?;
-            }
+            group()?;
             let end = self.stream.record()?;
             end.synchronize()?;
             times.push(end.since(&begin)? / calls);

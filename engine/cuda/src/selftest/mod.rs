@@ -6,6 +6,7 @@
 mod attend;
 mod copies;
 mod gates;
+mod graph;
 mod index;
 mod lab;
 mod pages;
@@ -17,8 +18,9 @@ mod whole;
 
 use std::time::Instant;
 
-pub use report::{Check, Measurement, Outcome, Report};
+pub use report::{Check, Measurement, Outcome, Report, Work};
 
+use crate::calibrate::Calibration;
 use crate::gpu::Gpu;
 use lab::{Fault, Lab};
 
@@ -61,22 +63,28 @@ const BENCHES: &[(&str, Bench)] = &[
     ("speed of copies from and to the host", speed_copies::copies),
 ];
 
-/// Runs every check and measurement with at most so much device memory, in bytes (1 GiB is enough for all but the
-/// pages beyond 4 GiB), and calls `seen` after each.
+/// What of a self-test runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Checks and measurements.
+    All,
+    /// Checks, without what depends on a time: for a run under `compute-sanitizer`, which lets no kernel run beside
+    /// another, so that first launches wait for held streams.
+    Checks,
+    /// Measurements.
+    Measurements,
+}
+
+/// Bytes of a page of fp8 index keys, the most frequent of small pages.
+const CALIBRATED_PAGE: u64 = 8448;
+
+/// Runs checks and measurements with at most so much device memory, in bytes (1 GiB is enough for all but the pages
+/// beyond 4 GiB), and calls `seen` after each.
 ///
 /// A failed check does not stop the others, except that after a fault of a kernel the driver refuses everything.
-pub fn selftest(gpu: &Gpu, max_device_memory: u64, seen: &mut dyn FnMut(&Check)) -> Report {
-    run(gpu, max_device_memory, true, seen)
-}
-
-/// As [`selftest`], without measurements and without what depends on a time: for a run under `compute-sanitizer`, which
-/// lets no kernel run beside another, so that first launches wait for held streams.
-pub fn checks(gpu: &Gpu, max_device_memory: u64, seen: &mut dyn FnMut(&Check)) -> Report {
-    run(gpu, max_device_memory, false, seen)
-}
-
-fn run(gpu: &Gpu, memory_max: u64, measure: bool, seen: &mut dyn FnMut(&Check)) -> Report {
-    let mut report = Report { gpu: gpu.info().clone(), checks: Vec::new(), measurements: Vec::new() };
+pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Check)) -> Report {
+    let mut report =
+        Report { gpu: gpu.info().clone(), checks: Vec::new(), measurements: Vec::new(), calibration: None };
     let lab = match Lab::new(gpu, memory_max) {
         Ok(lab) => lab,
         Err(error) => {
@@ -91,11 +99,12 @@ fn run(gpu: &Gpu, memory_max: u64, measure: bool, seen: &mut dyn FnMut(&Check)) 
         report.checks.push(Check { name, outcome: outcome(result), seconds });
         seen(report.checks.last().expect("just pushed"));
     };
-    for (name, test) in TESTS.iter().chain(TIMED.iter().filter(|_| measure)) {
+    let tests = TESTS.iter().filter(|_| part != Part::Measurements);
+    for (name, test) in tests.chain(TIMED.iter().filter(|_| part == Part::All)) {
         let begin = Instant::now();
         note(&mut report, name, begin, test(&lab));
     }
-    for (name, bench) in BENCHES.iter().filter(|_| measure) {
+    for (name, bench) in BENCHES.iter().filter(|_| part != Part::Checks) {
         let begin = Instant::now();
         let result = bench(&lab).map(|measured| {
             let what = format!("{} measurements", measured.len());
@@ -103,6 +112,15 @@ fn run(gpu: &Gpu, memory_max: u64, measure: bool, seen: &mut dyn FnMut(&Check)) 
             what
         });
         note(&mut report, name, begin, result);
+    }
+    if part != Part::Checks {
+        let begin = Instant::now();
+        let result = Calibration::measure(gpu, CALIBRATED_PAGE).map_err(Fault::from).map(|calibration| {
+            let what = calibration.to_string();
+            report.calibration = Some(calibration);
+            what
+        });
+        note(&mut report, "copies are calibrated", begin, result);
     }
     report
 }

@@ -4,6 +4,7 @@ use core::fmt;
 
 use serde::Serialize;
 
+use crate::calibrate::Calibration;
 use crate::gpu::GpuInfo;
 
 /// What a self-test found on one device.
@@ -15,6 +16,8 @@ pub struct Report {
     pub checks: Vec<Check>,
     /// In the order in which they ran.
     pub measurements: Vec<Measurement>,
+    /// Which way of copying suits which runs of pages here, if it was measured.
+    pub calibration: Option<Calibration>,
 }
 
 impl Report {
@@ -67,6 +70,43 @@ impl fmt::Display for Check {
     }
 }
 
+/// A kernel's work, by its shapes alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "of")]
+pub enum Work {
+    /// Scores of fp8 or bf16 index keys.
+    IndexLogits {
+        /// Bytes of a value of a key.
+        key_bytes: u32,
+        /// Queries.
+        rows: u32,
+        /// Keys of each.
+        len: u32,
+        /// Heads of each.
+        heads: u32,
+    },
+    /// The largest of rows of logits.
+    TopK {
+        /// Rows.
+        rows: u32,
+        /// Logits of each.
+        len: u32,
+        /// How many are selected.
+        k: u32,
+    },
+    /// Attention over selected rows of latent KV.
+    SparseAttention {
+        /// Whether rows are fp8 with scales.
+        fp8: bool,
+        /// Queries.
+        rows: u32,
+        /// Heads of each.
+        heads: u32,
+        /// Selected rows of each.
+        k: u32,
+    },
+}
+
 /// A time, beside the least time that the hardware could take.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
@@ -74,8 +114,12 @@ pub struct Measurement {
     pub name: String,
     /// Shapes.
     pub shape: String,
-    /// The median time of one call, in microseconds.
+    /// What was computed, where another library can be given the same.
+    pub work: Option<Work>,
+    /// The median time of one call in a CUDA graph of many, in microseconds.
     pub microseconds: f64,
+    /// The same for calls that are launched one by one without waiting in between, where there is [`Measurement::work`].
+    pub launched_microseconds: Option<f64>,
     /// Bytes that it must move.
     pub bytes: u64,
     /// Bytes over the rate that a plain copy reached in the same run, in microseconds.

@@ -1,6 +1,6 @@
 //! Top-k.
 
-use kvweft_kernels::gpu::{TopKArgs, TopKRows};
+use kvweft_kernels::gpu::TopKArgs;
 use kvweft_kernels::top_k;
 
 use super::lab::{Fault, Lab, Random, equal};
@@ -18,7 +18,7 @@ impl Rows {
         Rows { rows, lens }
     }
 
-    /// Compares both ways with the host for one `k`.
+    /// Compares every number of blocks with the host for one `k`.
     fn check(&self, lab: &Lab, k: u32) -> Result<(), Fault> {
         let len_max = self.rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let stride = len_max.next_multiple_of(4) + 8;
@@ -36,8 +36,8 @@ impl Rows {
         }
         let (rows, len_max) = (self.rows.len() as u32, len_max as u32);
         let (logits, lens) = (lab.upload(&flat)?, lab.upload(&self.lens)?);
-        let workspace = lab.filled(TopKRows::workspace_bytes(rows, len_max), 0xa5)?;
-        for split in [false, true] {
+        let select = &lab.kernels().top_k;
+        for blocks in [1, 2, 4, 8, 16].into_iter().filter(|blocks| *blocks <= select.blocks_max()) {
             let out = lab.filled((expected.len() * 4).max(4) as u64, 0xa5)?;
             let seen = lab.filled(u64::from(rows) * 8, 0xa5)?;
             let args = TopKArgs {
@@ -50,12 +50,8 @@ impl Rows {
                 out: out.span(),
                 stats: seen.span(),
             };
-            if split {
-                lab.kernels().top_k.launch_split(lab.raw(), &args, workspace.span())?;
-            } else {
-                lab.kernels().top_k.launch(lab.raw(), &args)?;
-            }
-            let what = format!("k {k}, split {split}, {} rows of up to {len_max}", self.rows.len());
+            select.launch_on(lab.raw(), &args, blocks)?;
+            let what = format!("k {k}, {blocks} blocks, {} rows of up to {len_max}", self.rows.len());
             equal(&what, &lab.download::<i32>(&out, expected.len())?, &expected)?;
             equal(&format!("statistics, {what}"), &lab.download::<u32>(&seen, stats.len())?, &stats)?;
         }
@@ -111,7 +107,7 @@ pub(super) fn adversarial(lab: &Lab) -> Result<String, Fault> {
     // Behind 6000 lies padding, which the device's length must not reach.
     rows.lens.iter_mut().for_each(|len| *len = (*len).min(6000));
     rows.check(lab, 512)?;
-    Ok(format!("{count} rows, whole and split"))
+    Ok(format!("{count} rows, on 1 to {} blocks each", lab.kernels().top_k.blocks_max()))
 }
 
 pub(super) fn million(lab: &Lab) -> Result<String, Fault> {
@@ -125,7 +121,7 @@ pub(super) fn million(lab: &Lab) -> Result<String, Fault> {
     for k in [512, 2048] {
         rows.check(lab, k)?;
     }
-    Ok("4 rows, whole and split".to_owned())
+    Ok("4 rows, on every number of blocks".to_owned())
 }
 
 pub(super) fn random(lab: &Lab) -> Result<String, Fault> {
@@ -138,5 +134,5 @@ pub(super) fn random(lab: &Lab) -> Result<String, Fault> {
         });
         Rows::new(rows.collect()).check(lab, 1 + random.below(3000) as u32)?;
     }
-    Ok("12 batches, whole and split".to_owned())
+    Ok("12 batches, on every number of blocks".to_owned())
 }

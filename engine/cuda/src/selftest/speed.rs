@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use kvweft_kernels::gpu::{
     IndexKWriteArgs, IndexLogitsArgs, KeyType, PAGE_TOKENS, PagePool, PoisonArgs, SelectSumArgs, Span, SparseAttention,
-    SparseAttentionArgs, TopKArgs, TopKRows, VerifyArgs,
+    SparseAttentionArgs, TopKArgs, VerifyArgs,
 };
 use kvweft_kernels::{IndexFormat, KEY_DIM, KvFormat, NOPE_DIM, ROW_DIM, ScaleRule};
 
 use super::index::{FORMATS, page_bytes};
 use super::lab::{Fault, Lab, Random};
-use super::report::Measurement;
+use super::report::{Measurement, Work};
 use crate::memory::DevicePool;
 
 /// More than any cache of a device: inputs go round in so much memory.
@@ -22,7 +22,31 @@ fn measured(lab: &Lab, name: &str, shape: String, time: Duration, bytes: u64) ->
     let rate = copy_rate(lab)?;
     let roofline_microseconds = bytes as f64 / rate * 1e6;
     let microseconds = time.as_secs_f64() * 1e6;
-    Ok(Measurement { name: name.to_owned(), shape, microseconds, bytes, roofline_microseconds })
+    let (work, launched_microseconds) = (None, None);
+    Ok(Measurement {
+        name: name.to_owned(),
+        shape,
+        work,
+        microseconds,
+        launched_microseconds,
+        bytes,
+        roofline_microseconds,
+    })
+}
+
+/// Both times of work that another library can be given.
+fn compared(
+    lab: &Lab,
+    name: &str,
+    work: Work,
+    shape: String,
+    bytes: u64,
+    call: &mut dyn FnMut(u32) -> Result<(), Fault>,
+) -> Result<Measurement, Fault> {
+    let time = lab.time(CALLS, call)?;
+    let launched = lab.time_launched(CALLS, call)?;
+    let measurement = measured(lab, name, shape, time, bytes)?;
+    Ok(Measurement { work: Some(work), launched_microseconds: Some(launched.as_secs_f64() * 1e6), ..measurement })
 }
 
 /// Bytes a second of a big copy on the device, reads and writes.
@@ -118,12 +142,13 @@ fn logits(
         violations: violations.span(),
         blocks: lab.blocks(),
     };
-    let time = lab.time(CALLS, &mut |i| {
+    let bytes = u64::from(rows * row_pages) * page_bytes(format) as u64 + u64::from(rows * len) * 4;
+    let work = Work::IndexLogits { key_bytes: (format.key_bytes() / KEY_DIM) as u32, rows, len, heads };
+    let (name, shape) = (format!("index logits {format:?}"), format!("{rows} x {len}, {heads} heads"));
+    compared(lab, &name, work, shape, bytes, &mut |i| {
         args.table = table.span().part(u64::from(i % launches) * each as u64 * 4, each as u64 * 4);
         Ok(lab.kernels().index_logits.launch(lab.raw(), &args)?)
-    })?;
-    let bytes = u64::from(rows * row_pages) * page_bytes(format) as u64 + u64::from(rows * len) * 4;
-    measured(lab, &format!("index logits {format:?}"), format!("{rows} x {len}, {heads} heads"), time, bytes)
+    })
 }
 
 fn write(lab: &Lab, format: IndexFormat, pool: PagePool, count: u32) -> Result<Measurement, Fault> {
@@ -148,33 +173,37 @@ fn write(lab: &Lab, format: IndexFormat, pool: PagePool, count: u32) -> Result<M
 
 pub(super) fn top_k(lab: &Lab) -> Result<Vec<Measurement>, Fault> {
     let mut found = Vec::new();
-    for (rows, len) in [(1, 8192), (1, 32_768), (8, 32_768), (1, 131_072), (8, 131_072), (1, 1 << 20), (64, 8192)] {
-        // Half of them zero, as after a relu, and the rest with ties.
-        let random = Random::new(12);
-        let values: Vec<f32> = (0..rows * len).map(|_| random.integer(50_000).max(0.0) / 64.0).collect();
-        let logits = lab.upload(&values)?;
-        let lens = lab.upload(&vec![len as i32; rows])?;
-        let k = 2048;
-        let (out, stats) = (lab.filled((rows * k * 4) as u64, 0)?, lab.filled((rows * 8) as u64, 0)?);
-        let workspace = lab.filled(TopKRows::workspace_bytes(rows as u32, len as u32), 0)?;
-        let args = TopKArgs {
-            logits: logits.span(),
-            stride: len as u64,
-            lens: lens.span(),
-            len_max: len as u32,
-            rows: rows as u32,
-            k: k as u32,
-            out: out.span(),
-            stats: stats.span(),
-        };
-        let (shape, bytes) = (format!("{rows} x {len}, k {k}"), (rows * (len + k) * 4) as u64);
-        let time = lab.time(CALLS, &mut |_| Ok(lab.kernels().top_k.launch(lab.raw(), &args)?))?;
-        found.push(measured(lab, "top-k, one block a row", shape.clone(), time, bytes)?);
-        let time =
-            lab.time(CALLS, &mut |_| Ok(lab.kernels().top_k.launch_split(lab.raw(), &args, workspace.span())?))?;
-        found.push(measured(lab, "top-k, split", shape, time, bytes)?);
+    for rows in [1, 8] {
+        for len in (12..=20).map(|bits| 1 << bits) {
+            for k in [512, 2048] {
+                found.push(select(lab, rows, len, k)?);
+            }
+        }
     }
+    found.push(select(lab, 64, 8192, 2048)?);
     Ok(found)
+}
+
+fn select(lab: &Lab, rows: u32, len: u32, k: u32) -> Result<Measurement, Fault> {
+    // Half of them zero, as after a relu, and the rest with ties.
+    let random = Random::new(12);
+    let values: Vec<f32> = (0..rows * len).map(|_| random.integer(50_000).max(0.0) / 64.0).collect();
+    let logits = lab.upload(&values)?;
+    let lens = lab.upload(&vec![len as i32; rows as usize])?;
+    let (out, stats) = (lab.filled(u64::from(rows * k) * 4, 0)?, lab.filled(u64::from(rows) * 8, 0)?);
+    let args = TopKArgs {
+        logits: logits.span(),
+        stride: u64::from(len),
+        lens: lens.span(),
+        len_max: len,
+        rows,
+        k,
+        out: out.span(),
+        stats: stats.span(),
+    };
+    let (work, bytes) = (Work::TopK { rows, len, k }, u64::from(rows) * u64::from(len + k) * 4);
+    let shape = format!("{rows} x {len}, k {k}, {} blocks", lab.kernels().top_k.blocks(rows, len));
+    compared(lab, "top-k", work, shape, bytes, &mut |_| Ok(lab.kernels().top_k.launch(lab.raw(), &args)?))
 }
 
 pub(super) fn attention(lab: &Lab) -> Result<Vec<Measurement>, Fault> {
@@ -230,11 +259,13 @@ fn attend(
         lse: lse.span(),
         violations: violations.span(),
     };
-    let time = lab.time(CALLS, &mut |_| Ok(lab.kernels().sparse_attention.launch(lab.raw(), &args)?))?;
     let row_bytes = u64::from(rows * k) * format.row_bytes() as u64;
     let bytes = row_bytes + q.span().bytes() + out.span().bytes();
     let shape = format!("{rows} rows, {heads} heads, k {k}, {splits} splits");
-    let attention = measured(lab, &format!("sparse attention {format:?}"), shape, time, bytes)?;
+    let work = Work::SparseAttention { fp8: format == KvFormat::Fp8, rows, heads, k };
+    let attention = compared(lab, &format!("sparse attention {format:?}"), work, shape, bytes, &mut |_| {
+        Ok(lab.kernels().sparse_attention.launch(lab.raw(), &args)?)
+    })?;
     let status = lab.filled(u64::from(rows) * 4, 0)?;
     let sum = SelectSumArgs {
         format,

@@ -11,7 +11,7 @@ use crate::memory::{DevicePool, HostPool};
 
 /// Bytes of index keys in 4, 8 and 16 bits, and of KV in 8 and 16 bits.
 const PAGES: [usize; 5] = [4352, 8448, 16_384, 41_984, 73_728];
-const BLOCKS: [u32; 4] = [2, 4, 8, 16];
+const BLOCKS: [u32; 4] = [1, 2, 4, 8];
 /// Bytes of a scattered copy.
 const TOTAL: usize = 128 << 20;
 
@@ -77,6 +77,8 @@ fn measurement(name: &str, shape: String, time: Duration, bytes: usize, big: Dur
     Measurement {
         name: name.to_owned(),
         shape,
+        work: None,
+        launched_microseconds: None,
         microseconds: time.as_secs_f64() * 1e6,
         bytes: bytes as u64,
         roofline_microseconds: big.as_secs_f64() * 1e6 * bytes as f64 / TOTAL as f64,

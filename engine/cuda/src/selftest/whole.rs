@@ -1,7 +1,7 @@
 //! The path from keys to sums, and repeats.
 
 use kvweft_kernels::gpu::{
-    IndexKWriteArgs, IndexLogitsArgs, KeyType, PAGE_TOKENS, PagePool, SelectSumArgs, Span, TopKArgs, TopKRows,
+    IndexKWriteArgs, IndexLogitsArgs, KeyType, PAGE_TOKENS, PagePool, SelectSumArgs, Span, TopKArgs,
 };
 use kvweft_kernels::{IndexFormat, KEY_DIM, KvFormat, NOPE_DIM, ScaleRule, top_k};
 
@@ -16,9 +16,9 @@ const K: usize = 512;
 /// same with its own functions, without ever seeing the device's numbers.
 pub(super) fn end_to_end(lab: &Lab) -> Result<String, Fault> {
     for (format, kv) in FORMATS.into_iter().zip(KvFormat::ALL) {
-        for split in [false, true] {
+        for blocks in [1, lab.kernels().top_k.blocks_max()] {
             let run = Run::new(format, kv);
-            let (selected, stats, sums) = run.device(lab, split)?;
+            let (selected, stats, sums) = run.device(lab, blocks)?;
             run.compare(&selected, &stats, &sums)?;
         }
     }
@@ -27,9 +27,9 @@ pub(super) fn end_to_end(lab: &Lab) -> Result<String, Fault> {
 
 pub(super) fn repeats(lab: &Lab) -> Result<String, Fault> {
     let run = Run::new(IndexFormat::Fp8, KvFormat::Fp8);
-    let first = run.device(lab, false)?;
+    let first = run.device(lab, 1)?;
     for i in 0..20 {
-        let again = run.device(lab, i % 2 == 1)?;
+        let again = run.device(lab, if i % 2 == 0 { 1 } else { lab.kernels().top_k.blocks_max() })?;
         equal("selections of a repeat", &again.0, &first.0)?;
         equal("statistics of a repeat", &again.1, &first.1)?;
         equal_bits("sums of a repeat", &again.2, &first.2)?;
@@ -74,12 +74,12 @@ impl Run {
         Run { fixture, cache, keys }
     }
 
-    fn device(&self, lab: &Lab, split: bool) -> Result<Found, Fault> {
+    fn device(&self, lab: &Lab, blocks: u32) -> Result<Found, Fault> {
         let violations = lab.filled(4, 0)?;
         let table = lab.upload(&self.fixture.table)?;
         let lens = lab.upload(&self.fixture.lens)?;
         let logits = self.write_and_score(lab, table.span(), lens.span(), violations.span())?;
-        let found = self.select_and_sum(lab, split, logits.span(), table.span(), lens.span(), violations.span())?;
+        let found = self.select_and_sum(lab, blocks, logits.span(), table.span(), lens.span(), violations.span())?;
         equal("violations", &lab.download::<u32>(&violations, 1)?, &[0])?;
         Ok(found)
     }
@@ -129,7 +129,7 @@ impl Run {
     fn select_and_sum(
         &self,
         lab: &Lab,
-        split: bool,
+        blocks: u32,
         logits: Span,
         table: Span,
         lens: Span,
@@ -147,7 +147,6 @@ impl Run {
             out: selected.span(),
             stats: stats.span(),
         };
-        let workspace = lab.filled(TopKRows::workspace_bytes(rows as u32, stride as u32), 0xff)?;
         let kv = lab.upload(&self.cache.pages)?;
         let kv_bytes = self.cache.format.row_bytes() * PAGE_TOKENS;
         let (sums, status) = (lab.filled((rows * NOPE_DIM * 4) as u64, 0xff)?, lab.filled((rows * 4) as u64, 0)?);
@@ -163,11 +162,7 @@ impl Run {
             status: status.span(),
             violations,
         };
-        if split {
-            lab.kernels().top_k.launch_split(lab.raw(), &select, workspace.span())?;
-        } else {
-            lab.kernels().top_k.launch(lab.raw(), &select)?;
-        }
+        lab.kernels().top_k.launch_on(lab.raw(), &select, blocks)?;
         lab.kernels().select_sum.launch(lab.raw(), &sum)?;
         equal("statuses", &lab.download::<u32>(&status, rows)?, &vec![0; rows])?;
         Ok((lab.download(&selected, rows * K)?, lab.download(&stats, rows * 2)?, lab.download(&sums, rows * NOPE_DIM)?))
