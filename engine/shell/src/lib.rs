@@ -4,7 +4,7 @@
 //! the [`Platform`] (locks, threads, page memory) and the [`Model`] (what is computed from the pages), so that real
 //! threads, and model checkers of threads, run the same code.
 //!
-//! Locks are taken in this order: prefill engine, decode engine, link, log.
+//! Locks are taken in this order: prefill engine, decode engine, link, log, marks.
 #![forbid(unsafe_code)]
 
 mod asked;
@@ -20,6 +20,7 @@ pub mod platform;
 pub mod pool;
 pub mod recall;
 pub mod run;
+pub mod search;
 mod shell;
 mod std_platform;
 

@@ -6,6 +6,7 @@ use kvweft_core::BlockHash;
 
 pub use crate::recall::{Changed, Token};
 use crate::recall::{RecallModel, Step};
+use crate::search::Search;
 
 /// A model that is run layer by layer, with all its memory in pages.
 pub trait Model: Send + Sync + 'static {
@@ -16,11 +17,21 @@ pub trait Model: Send + Sync + 'static {
     fn start(&self, tokens: &[Token], first: usize) -> Self::Item;
     /// Scores the index keys of every cached page of a layer, in order of position, and selects.
     fn select(&self, item: &mut Self::Item, layer: u8, pages: &[Vec<u8>]);
+    /// What `select` would look for, for memory that scores by itself; nothing if that must be left to `select`.
+    fn search(&self, item: &Self::Item, layer: u8) -> Option<Search> {
+        let _ = (item, layer);
+        None
+    }
+    /// Takes what the memory has selected, in place of `select`.
+    fn selected(&self, item: &mut Self::Item, layer: u8, selected: &[Vec<u32>]) {
+        let _ = (item, layer, selected);
+    }
     /// The KV entries that the selection wants, as (page, entry), each once.
     fn wanted(&self, item: &Self::Item, layer: u8) -> Vec<(u32, u32)>;
     /// Takes one of them: its bytes and those of its scale.
     fn take(&self, item: &mut Self::Item, layer: u8, at: (u32, u32), row: &[u8], scale: &[u8]);
-    /// Writes the new entries of a page into the bytes of its index keys and KV entries.
+    /// Writes the new entries of a page into the bytes of its index keys and KV entries, and touches no other bytes: what
+    /// the page holds there is not known.
     fn write(&self, item: &mut Self::Item, layer: u8, page: usize, index: Option<&mut [u8]>, kv: &mut [u8]) -> Changed;
     /// The bytes of the answer that the step sampled, and the position of the first of them.
     fn sampled(&self, item: Self::Item) -> Option<(usize, Vec<u8>)>;
@@ -44,6 +55,16 @@ impl Model for Arc<RecallModel> {
             let missing = step.cached_pages().saturating_sub(pages.len());
             let pages: Vec<&[u8]> = known.chain(std::iter::repeat_n(nothing.as_slice(), missing)).collect();
             step.select(usize::from(layer), &pages);
+        }
+    }
+
+    fn search(&self, item: &Option<Step>, layer: u8) -> Option<Search> {
+        item.as_ref()?.search(usize::from(layer))
+    }
+
+    fn selected(&self, item: &mut Option<Step>, layer: u8, selected: &[Vec<u32>]) {
+        if let Some(step) = item {
+            step.selected(usize::from(layer), selected);
         }
     }
 

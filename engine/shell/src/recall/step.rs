@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use kvweft_kernels::mix64;
+use kvweft_kernels::{IndexFormat, mix64};
 
 use self::select::Reads;
 use super::answer::{END, NIBBLES};
@@ -11,6 +11,7 @@ use super::model::RecallModel;
 use super::row::{Nibbles, Reader, byte};
 use super::sequence::{Ask, Sequence, Sums, Table};
 use super::{MARK, Token};
+use crate::search::{PAGE_ENTRIES, Search};
 
 mod select;
 
@@ -134,6 +135,33 @@ impl Step {
             assert!(pages.len() >= needed, "pages of index keys: expected {needed}, got {}", pages.len());
             self.select_scored(layer, cached, pages);
         }
+        self.want_share(layer);
+    }
+
+    /// What [`Step::select`] looks for among cached index keys, for a device that scores by itself: nothing if there are
+    /// none, or if they are not stored as devices know them.
+    pub fn search(&self, layer: usize) -> Option<Search> {
+        let shape = self.sequence.shape(layer);
+        let format = shape.format().filter(|format| *format != IndexFormat::Fp4)?;
+        let cached = self.cached_entries(layer).min(self.context() * shape.entries());
+        (shape.entries() == PAGE_ENTRIES && cached > 0).then(|| self.search_scored(layer, format, cached))
+    }
+
+    /// Takes what a device has selected by [`Step::search`], in place of [`Step::select`].
+    ///
+    /// # Panics
+    ///
+    /// If that are not the selections of as many queries.
+    pub fn selected(&mut self, layer: usize, selected: &[Vec<u32>]) {
+        let cached = self.cached_entries(layer).min(self.context() * self.sequence.shape(layer).entries());
+        let asked = self.asked(layer);
+        assert!(asked.len() == selected.len(), "selections of {} queries, got {}", asked.len(), selected.len());
+        self.take_selected(layer, cached, asked, selected);
+        self.want_share(layer);
+    }
+
+    /// Wants the row of the marker, too, if something is sampled that it adds to.
+    fn want_share(&mut self, layer: usize) {
         let samples = self.asks.last().is_some_and(|ask| !ask.bytes.is_empty());
         if let (Some(row), true) = (self.share(layer), samples) {
             let wanted = &mut self.layers[layer].wanted;
