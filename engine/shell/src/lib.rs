@@ -7,6 +7,7 @@
 //! Locks are taken in this order: prefill engine, decode engine, link, log, marks.
 #![forbid(unsafe_code)]
 
+pub mod ask;
 mod asked;
 pub mod conform;
 mod engine;
@@ -20,7 +21,6 @@ pub mod platform;
 pub mod pool;
 pub mod recall;
 pub mod run;
-pub mod search;
 mod shell;
 mod std_platform;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kvweft_core::BlockHash;
 
+use crate::ask::{Addends, Search};
 pub use crate::recall::{Changed, Token};
 use crate::recall::{RecallModel, Step};
-use crate::search::Search;
 
 /// A model that is run layer by layer, with all its memory in pages.
 pub trait Model: Send + Sync + 'static {
@@ -30,6 +30,15 @@ pub trait Model: Send + Sync + 'static {
     fn wanted(&self, item: &Self::Item, layer: u8) -> Vec<(u32, u32)>;
     /// Takes one of them: its bytes and those of its scale.
     fn take(&self, item: &mut Self::Item, layer: u8, at: (u32, u32), row: &[u8], scale: &[u8]);
+    /// What is wanted, as rows to add up, for memory that adds by itself; nothing if that must be left to `take`.
+    fn addends(&self, item: &Self::Item, layer: u8) -> Option<Addends> {
+        let _ = (item, layer);
+        None
+    }
+    /// Takes what the memory has added up, in place of all calls of `take`.
+    fn added(&self, item: &mut Self::Item, layer: u8, sums: &[Vec<f32>]) {
+        let _ = (item, layer, sums);
+    }
     /// Writes the new entries of a page into the bytes of its index keys and KV entries, and touches no other bytes: what
     /// the page holds there is not known.
     fn write(&self, item: &mut Self::Item, layer: u8, page: usize, index: Option<&mut [u8]>, kv: &mut [u8]) -> Changed;
@@ -75,6 +84,16 @@ impl Model for Arc<RecallModel> {
     fn take(&self, item: &mut Option<Step>, layer: u8, at: (u32, u32), row: &[u8], scale: &[u8]) {
         if let Some(step) = item {
             step.take(usize::from(layer), at.0, at.1, row, scale);
+        }
+    }
+
+    fn addends(&self, item: &Option<Step>, layer: u8) -> Option<Addends> {
+        item.as_ref()?.addends(usize::from(layer))
+    }
+
+    fn added(&self, item: &mut Option<Step>, layer: u8, sums: &[Vec<f32>]) {
+        if let Some(step) = item {
+            step.added(usize::from(layer), sums);
         }
     }
 

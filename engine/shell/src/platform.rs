@@ -8,7 +8,7 @@ use std::ops::{DerefMut, Range};
 
 use kvweft_core::Tier;
 
-use crate::search::{Found, Search};
+use crate::ask::{Added, Addends, Found, Search};
 
 /// Locks, condition variables, threads and page memory.
 pub trait Platform: Send + Sync + 'static {
@@ -107,8 +107,8 @@ pub trait Lock<T>: Send + Sync {
 /// An implementation may check that nobody writes while somebody else touches it; one for real threads must only keep
 /// such a race from being worse than wrong bytes.
 pub trait Cell: Send + Sync {
-    /// Whether [`Cell::search`] is there.
-    const SEARCHES: bool = false;
+    /// Whether [`Cell::search`] and [`Cell::add`] are there.
+    const COMPUTES: bool = false;
     /// A cell of so many words in a tier.
     fn new(tier: Tier, words: usize) -> Self;
     /// Cells of one size that lie side by side: one unit of all pages of a tier of an engine.
@@ -163,17 +163,28 @@ pub trait Cell: Send + Sync {
         }
     }
     /// Scores and selects where the cells are, for each request over the cells of its pages, all of one pool: as
-    /// [`Search::by_host`] does with their bytes, bit for bit in the exact mode. With `sums`, also tells the checksum of the
-    /// bytes of each cell that were scored.
+    /// [`Search::by_host`] does with their bytes, bit for bit in the exact mode. With `checksums`, also tells those of the very
+    /// bytes that were scored.
     ///
     /// # Panics
-    /// Unless [`Cell::SEARCHES`].
-    fn search(requests: &[(Search, Vec<&Self>)], sums: bool) -> Vec<Found>
+    /// Unless [`Cell::COMPUTES`].
+    fn search(requests: &[(Search, Vec<&Self>)], checksums: bool) -> Vec<Found>
     where
         Self: Sized,
     {
-        let _ = (requests, sums);
-        unreachable!("this memory scores nothing")
+        let _ = (requests, checksums);
+        unreachable!("this memory computes nothing")
+    }
+    /// Adds up rows where the cells are, likewise: as [`Addends::by_host`] does, bit for bit.
+    ///
+    /// # Panics
+    /// Unless [`Cell::COMPUTES`].
+    fn add(requests: &[(Addends, Vec<&Self>)], checksums: bool) -> Vec<Added>
+    where
+        Self: Sized,
+    {
+        let _ = (requests, checksums);
+        unreachable!("this memory computes nothing")
     }
     /// Makes many copies, in any order.
     ///

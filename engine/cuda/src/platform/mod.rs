@@ -9,12 +9,15 @@
 //! | `pages` | cells in pools, and how they are read, written and copied |
 //! | `desk` | the stream and the scratch memory of a thread |
 //! | `queue` | copies that the device has in its order |
-//! | `search` | scores and selections over pools |
+//! | `search`, `add` | scores and selections, and sums of rows, over pools |
+//! | `table` | pages as kernels number them |
 
+mod add;
 mod desk;
 mod pages;
 mod queue;
 mod search;
+mod table;
 
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;

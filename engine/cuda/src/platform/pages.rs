@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use kvweft_core::Tier;
 use kvweft_kernels::gpu::{Job, PagePool, Span};
+use kvweft_shell::ask::{Added, Addends, Found, Search};
 use kvweft_shell::platform::{Cell, Move, Store};
-use kvweft_shell::search::{Found, Search};
 
 use super::desk::{Desk, room_for_jobs, with_desk};
-use super::{home, search, working};
+use super::{add, home, search, working};
 use crate::error::CudaError;
 use crate::memory::{DevicePool, HostPool};
 
@@ -124,7 +124,7 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 impl Cell for Pages {
-    const SEARCHES: bool = true;
+    const COMPUTES: bool = true;
 
     fn new(tier: Tier, words: usize) -> Pages {
         Pages::pool(0, tier, words, 1).swap_remove(0)
@@ -237,8 +237,12 @@ impl Cell for Pages {
         }
     }
 
-    fn search(requests: &[(Search, Vec<&Pages>)], sums: bool) -> Vec<Found> {
-        search::search(requests, sums)
+    fn search(requests: &[(Search, Vec<&Pages>)], checksums: bool) -> Vec<Found> {
+        search::search(requests, checksums)
+    }
+
+    fn add(requests: &[(Addends, Vec<&Pages>)], checksums: bool) -> Vec<Added> {
+        add::add(requests, checksums)
     }
 
     /// One launch for each GPU that copies; what none can copy goes through the host.

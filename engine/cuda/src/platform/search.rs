@@ -3,48 +3,55 @@
 use std::ops::Range;
 
 use half::bf16;
-use kvweft_kernels::gpu::{IndexLogitsArgs, JOB_BYTES, Job, PagePool, Span, TopKArgs, TopKRows};
+use kvweft_kernels::gpu::{IndexLogitsArgs, Span, TopKArgs, TopKRows};
 use kvweft_kernels::{IndexFormat, KEY_DIM, e4m3_from_f32};
-use kvweft_shell::search::{Found, PAGE_ENTRIES, Search, Wanted};
+use kvweft_shell::ask::{Found, PAGE_ENTRIES, Search, Wanted};
 
-use super::desk::{Desk, put_jobs, with_desk};
-use super::pages::{Pages, Region};
+use super::desk::{Desk, with_desk};
+use super::pages::Pages;
+use super::table::{Sections, Table, put};
 use super::working;
 
 /// Logits of one launch, at most.
 const LOGITS_MAX: usize = 16 << 20;
 /// Thread blocks for each multiprocessor.
 const BLOCKS: u32 = 6;
-/// Sections of scratch memory begin at multiples of this.
-const SECTION: usize = 256;
 
 type Request<'a> = (Search, Vec<&'a Pages>);
 
 /// See [`Cell::search`](kvweft_shell::platform::Cell::search).
-pub(super) fn search(requests: &[Request<'_>], sums: bool) -> Vec<Found> {
+pub(super) fn search(requests: &[Request<'_>], checksums: bool) -> Vec<Found> {
     let (mut found, mut begin, mut logits) = (Vec::new(), 0, 0);
     for (at, (search, _)) in requests.iter().enumerate() {
         let longest = search.wanted.iter().map(Wanted::entries).max().unwrap_or(0);
         let own = search.wanted.len() * longest;
         if at > begin && logits + own > LOGITS_MAX {
-            found.extend(launches(&requests[begin..at], sums));
+            found.extend(launches(&requests[begin..at], checksums));
             (begin, logits) = (at, 0);
         }
         logits += own;
     }
-    found.extend(launches(&requests[begin..], sums));
+    found.extend(launches(&requests[begin..], checksums));
     found
 }
 
-fn launches(requests: &[Request<'_>], sums: bool) -> Vec<Found> {
-    let Some(cell) = requests.iter().find_map(|(_, pages)| pages.first()) else {
+fn launches(requests: &[Request<'_>], checksums: bool) -> Vec<Found> {
+    let pages = requests.iter().map(|(_, pages)| pages.as_slice()).collect();
+    let Some(table) = Table::new(pages, checksums) else {
         // Where a rule is dropped, requests may have lost all their pages: they score poison.
         let poison = [0xff; IndexFormat::Bf16.page_bytes(PAGE_ENTRIES)];
         let by_host = |(search, _): &Request<'_>| search.by_host(&vec![&poison[..]; search.pages()]);
-        return requests.iter().map(|one| Found { selected: by_host(one), sums: Vec::new() }).collect();
+        return requests.iter().map(|one| Found { selected: by_host(one), checksums: Vec::new() }).collect();
     };
-    let plan = Plan::new(requests, &cell.region, sums);
-    with_desk(cell.region.gpu, |desk| plan.run(desk))
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for (request, (search, _)) in requests.iter().enumerate() {
+        let row = |(query, wanted)| Row { request, query, wanted };
+        rows.extend(search.wanted.iter().enumerate().map(row).filter(|row| row.wanted.k > 0));
+    }
+    rows.sort_by_key(|row| row.wanted.k);
+    let longest = rows.iter().map(|row| row.wanted.entries()).max().unwrap_or(0);
+    let plan = Plan { requests, table: &table, rows, stride: longest.max(1).next_multiple_of(4) };
+    with_desk(table.region.gpu, |desk| plan.run(desk))
 }
 
 /// One query, as a row of the launches.
@@ -54,111 +61,72 @@ struct Row<'a> {
     wanted: &'a Wanted,
 }
 
-/// What is launched, and where everything lies.
+/// What is launched.
 struct Plan<'a> {
     requests: &'a [Request<'a>],
-    region: &'a Region,
+    table: &'a Table<'a>,
     /// By how much they select.
     rows: Vec<Row<'a>>,
-    table_stride: usize,
     /// Logits from one row to the next.
     stride: usize,
-    /// Whether pages are copied first, so that the checksums are of the very bytes that are scored.
-    sums: bool,
 }
 
-/// Hands out parts of scratch memory.
-#[derive(Default)]
-struct Sections(usize);
-
-impl Sections {
-    fn take(&mut self, bytes: usize) -> Range<usize> {
-        let begin = self.0.next_multiple_of(SECTION);
-        self.0 = begin + bytes;
-        begin..self.0
-    }
-}
-
-impl<'a> Plan<'a> {
-    fn new(requests: &'a [Request<'a>], region: &'a Region, sums: bool) -> Plan<'a> {
-        let mut rows: Vec<Row<'_>> = Vec::new();
-        for (request, (search, pages)) in requests.iter().enumerate() {
-            assert!(pages.iter().all(|cell| std::ptr::eq(&*cell.region, region)), "all pages are of one pool");
-            let row = |(query, wanted)| Row { request, query, wanted };
-            rows.extend(search.wanted.iter().enumerate().map(row).filter(|row| row.wanted.k > 0));
-        }
-        rows.sort_by_key(|row| row.wanted.k);
-        let longest = rows.iter().map(|row| row.wanted.entries()).max().unwrap_or(0);
-        let pages = requests.iter().map(|(search, _)| search.pages()).max().unwrap_or(0);
-        Plan { requests, region, rows, table_stride: pages.max(1), stride: longest.max(1).next_multiple_of(4), sums }
-    }
-
-    /// How many copies of pages are made: those of every request one behind the other, then the poisoned one.
-    fn copies(&self) -> usize {
-        if self.sums { self.requests.iter().map(|(_, pages)| pages.len()).sum::<usize>() + 1 } else { 0 }
-    }
-
+impl Plan<'_> {
     fn run(&self, desk: &mut Desk) -> Vec<Found> {
         let (search, rows) = (&self.requests[0].0, self.rows.len());
-        let (heads, copies) = (search.heads, self.copies());
-        let value_bytes = search.format.key_bytes() / KEY_DIM;
+        let heads = search.heads;
+        let query_bytes = heads * search.format.key_bytes();
+        let table_stride = self.requests.iter().map(|(search, _)| search.pages()).max().unwrap_or(0).max(1);
         let mut sections = Sections::default();
-        let q = sections.take(rows * heads * KEY_DIM * value_bytes);
+        let q = sections.take(rows * query_bytes);
         let weights = sections.take(rows * heads * 4);
-        let table = sections.take(rows * self.table_stride * 4);
+        let table = sections.take(rows * table_stride * 4);
         let (cached, lens) = (sections.take(rows * 4), sections.take(rows * 4));
         let violations = sections.take(4);
-        let jobs = sections.take(copies * JOB_BYTES as usize);
+        let jobs = sections.take(self.table.jobs_bytes());
         let sent = sections.0;
         let logits = sections.take(rows * self.stride * 4);
         // Known logits lie behind those that the kernel writes.
         let known = self.rows.iter().any(|row| !row.wanted.known.is_empty());
         let sent = if known { sections.0 } else { sent };
-        let selected: usize = self.rows.iter().map(|row| row.wanted.k * 4).sum();
-        let results = sections.take(selected.next_multiple_of(8) + copies * 8);
+        let selected = self.rows.iter().map(|row| row.wanted.k * 4).sum::<usize>().next_multiple_of(8);
+        let results = sections.take(selected + self.table.copies() * 8);
         let stats = sections.take(rows * 8);
         let workspace = sections.take(TopKRows::workspace_bytes(rows as u32, self.stride as u32) as usize);
-        let scratch = sections.take(copies * self.region.stride);
+        let scratch = sections.take(self.table.copies_bytes());
         desk.room(sent, results.len(), sections.0);
 
         let device = desk.device.span();
         let span = |section: &Range<usize>| device.part(section.start as u64, section.len() as u64);
         let up = desk.up.bytes_mut();
-        for (out, row) in up[q.clone()].chunks_exact_mut(heads * KEY_DIM * value_bytes).zip(&self.rows) {
+        for (out, row) in up[q.clone()].chunks_exact_mut(query_bytes).zip(&self.rows) {
             put_query(search.format, out, &row.wanted.q);
         }
         for (out, row) in up[weights.clone()].chunks_exact_mut(heads * 4).zip(&self.rows) {
             put(out, self.requests[row.request].0.weights.iter().map(|weight| weight.to_bits()));
         }
-        self.put_table(&mut up[table.clone()]);
+        self.table.put(&mut up[table.clone()], self.rows.iter().map(|row| row.request), table_stride);
         put(&mut up[cached.clone()], self.rows.iter().map(|row| row.wanted.cached as u32));
         put(&mut up[lens.clone()], self.rows.iter().map(|row| row.wanted.entries() as u32));
         up[violations.clone()].fill(0);
-        put_jobs(&self.copy_jobs(span(&scratch)), &mut up[jobs.clone()]);
+        self.table.put_jobs(&mut up[jobs.clone()], span(&scratch));
         if known {
             for (out, row) in up[logits.clone()].chunks_exact_mut(self.stride * 4).zip(&self.rows) {
                 put(&mut out[row.wanted.cached * 4..], row.wanted.known.iter().map(|logit| logit.to_bits()));
             }
         }
         desk.send(sent);
-        let checksums = span(&results).part(selected.next_multiple_of(8) as u64, copies as u64 * 8);
-        let pool = if self.sums {
-            let blocks = desk.gpu().info().multiprocessors;
-            super::desk::launch(desk.kernels(), desk.raw(), copies, span(&jobs), checksums, blocks);
-            working(PagePool::new(span(&scratch), self.region.stride as u64, copies as u32))
-        } else {
-            self.region.pool()
-        };
+        let checksums = span(&results).part(selected as u64, (self.table.copies() * 8) as u64);
         let score = IndexLogitsArgs {
             format: search.format,
             q: span(&q),
             weights: span(&weights),
             heads: heads as u32,
             table: span(&table),
-            table_stride: self.table_stride as u32,
+            table_stride: table_stride as u32,
             lens: span(&cached),
             rows: rows as u32,
-            pool,
+            pool: self.table.pool(desk, [span(&jobs), checksums, span(&scratch)]),
             logits: span(&logits),
             logits_stride: self.stride as u64,
             violations: span(&violations),
@@ -166,49 +134,9 @@ impl<'a> Plan<'a> {
         };
         working(desk.kernels().index_logits.launch(desk.raw(), &score));
         self.select(desk, [&logits, &lens, &results, &stats, &workspace].map(span));
-        if !results.is_empty() {
-            desk.fetch(span(&results));
-        }
+        desk.fetch(span(&results));
         desk.wait();
-        self.found(&desk.down.bytes()[..results.len()], selected.next_multiple_of(8))
-    }
-}
-
-impl Plan<'_> {
-    /// The page numbers of every row: places in the region, or, where pages are copied, among the copies. A page that is not
-    /// there is poison.
-    fn put_table(&self, out: &mut [u8]) {
-        let mut firsts = Vec::new();
-        let mut copies = 0;
-        for (_, pages) in self.requests {
-            firsts.push(copies);
-            copies += pages.len();
-        }
-        let poison = if self.sums { copies } else { self.region.count };
-        for (out, row) in out.chunks_exact_mut(self.table_stride * 4).zip(&self.rows) {
-            let pages = &self.requests[row.request].1;
-            let number = |page: usize| match pages.get(page) {
-                Some(_) if self.sums => firsts[row.request] + page,
-                Some(cell) => cell.at,
-                None => poison,
-            };
-            put(out, (0..self.table_stride).map(|page| number(page) as u32));
-        }
-    }
-
-    fn copy_jobs(&self, scratch: Span) -> Vec<Job> {
-        if !self.sums {
-            return Vec::new();
-        }
-        // Whole cells: what a checksum covers.
-        let cells = self.requests.iter().flat_map(|(_, pages)| pages).map(|cell| cell.span());
-        let bytes = self.requests.iter().find_map(|(_, pages)| pages.first()).map_or(0, |cell| cell.span().bytes());
-        let sources = cells.chain([self.region.poison().part(0, bytes)]);
-        let job = |(slot, source): (usize, Span)| {
-            let to = scratch.part((slot * self.region.stride) as u64, source.bytes());
-            working(Job::new(source, to, slot as u32, 0))
-        };
-        sources.enumerate().map(job).collect()
+        self.found(&desk.down.bytes()[..results.len()], selected)
     }
 
     /// One launch for all rows that select as many.
@@ -237,14 +165,11 @@ impl Plan<'_> {
     }
 
     /// Sorts the results by requests and queries.
-    fn found(&self, results: &[u8], checksums_at: usize) -> Vec<Found> {
-        let (selections, checksums) = results.split_at(checksums_at.min(results.len()));
-        let mut found: Vec<Found> = Vec::new();
-        let mut checksums = checksums.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        for (search, pages) in self.requests {
-            let selected = vec![Vec::new(); search.wanted.len()];
-            found.push(Found { selected, sums: checksums.by_ref().take(pages.len()).collect() });
-        }
+    fn found(&self, results: &[u8], selected: usize) -> Vec<Found> {
+        let (selections, checksums) = results.split_at(selected);
+        let none = |(search, _): &Request<'_>| vec![Vec::new(); search.wanted.len()];
+        let found = self.requests.iter().map(none).zip(self.table.checksums(checksums));
+        let mut found: Vec<Found> = found.map(|(selected, checksums)| Found { selected, checksums }).collect();
         let mut selections = selections.as_chunks::<4>().0.iter().map(|bytes| i32::from_le_bytes(*bytes));
         for row in &self.rows {
             let selected = selections.by_ref().take(row.wanted.k).filter_map(|at| u32::try_from(at).ok());
@@ -270,8 +195,23 @@ fn put_query(format: IndexFormat, out: &mut [u8], q: &[f32]) {
     }
 }
 
-fn put(out: &mut [u8], values: impl Iterator<Item = u32>) {
-    for (out, value) in out.as_chunks_mut::<4>().0.iter_mut().zip(values) {
-        *out = value.to_le_bytes();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_sent_as_the_kernels_read_them() {
+        let q: Vec<f32> = (0..KEY_DIM).map(|dim| [1.0, -2.0, 0.5, -0.5][dim % 4]).collect();
+        for format in [IndexFormat::Fp8, IndexFormat::Bf16] {
+            let mut bytes = vec![0; format.key_bytes()];
+            put_query(format, &mut bytes, &q);
+            let read: Vec<f32> = match format {
+                IndexFormat::Bf16 => {
+                    bytes.as_chunks::<2>().0.iter().map(|two| bf16::from_le_bytes(*two).to_f32()).collect()
+                }
+                _ => bytes.iter().map(|code| kvweft_kernels::e4m3_to_f32(*code)).collect(),
+            };
+            assert_eq!(read, q, "{format:?}");
+        }
     }
 }

@@ -168,22 +168,18 @@ impl<P: Platform, M: Model> Engine<P, M> {
     /// Reads what the cache has of one component of one layer; the checksums of the whole pages that were read, if anybody
     /// writes them down.
     fn read(&self, op: &RunStep, items: &mut [M::Item], (layer, component, unit): (u8, Component, usize)) -> Vec<Sum> {
-        if component == Component::IndexK && P::Cell::SEARCHES {
-            return self.search(op, items, layer, unit);
-        }
-        let cached = |item: &'_ StepItem| (item.read as usize).min(item.pages.len());
-        // Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell. Where pages are far
-        // away, all steps do unless there is.
-        let by_row = |item: &StepItem| {
-            component == Component::Kv
-                && (item.kind == StepKind::Decode || P::Cell::SEARCHES && !self.parts.log.is_on())
+        let mut sums = match component {
+            Component::IndexK if P::Cell::COMPUTES => self.search(op, items, layer, unit),
+            Component::Kv if P::Cell::COMPUTES => self.add(op, items, layer, unit),
+            _ => vec![None; items.len()],
         };
-        let whole = op.items.iter().filter(|item| !by_row(item));
-        let parts: Vec<_> =
-            whole.flat_map(|item| &item.pages[..cached(item)]).map(|&page| self.pools.whole(page, unit)).collect();
-        let mut pages = load_bytes(&parts).into_iter();
-        let mut sums = Vec::new();
-        for (item, state) in op.items.iter().zip(&mut *items).filter(|(item, _)| !by_row(item)) {
+        let cached = |item: &'_ StepItem| (item.read as usize).min(item.pages.len());
+        let left: Vec<bool> = sums.iter().map(Option::is_none).collect();
+        let whole = |place: usize| left[place] && !by_row(component, &op.items[place]);
+        let wholes = (0..items.len()).filter(|&place| whole(place)).map(|place| &op.items[place]);
+        let parts = wholes.flat_map(|item| &item.pages[..cached(item)]).map(|&page| self.pools.whole(page, unit));
+        let mut pages = load_bytes(&parts.collect::<Vec<_>>()).into_iter();
+        for (place, (item, state)) in op.items.iter().zip(&mut *items).enumerate().filter(|(place, _)| whole(*place)) {
             let pages: Vec<Vec<u8>> = pages.by_ref().take(cached(item)).collect();
             if component == Component::IndexK {
                 self.parts.model.select(state, layer, &pages);
@@ -192,45 +188,54 @@ impl<P: Platform, M: Model> Engine<P, M> {
             }
             // Of the very bytes that were used: another look might find that a late copy has landed.
             if self.parts.log.is_on() {
-                sums.extend(pages.iter().map(|bytes| Sum(sum_of(bytes))));
+                sums[place] = Some(pages.iter().map(|bytes| Sum(sum_of(bytes))).collect());
             }
         }
-        self.take_rows(op, items, (layer, unit), by_row);
+        self.take_rows(op, items, (layer, unit), |place| left[place] && by_row(component, &op.items[place]));
+        sums.into_iter().flatten().flatten().collect()
+    }
+
+    /// Scores and selects where the index keys are; the checksums, or nothing for an item that the memory cannot do.
+    fn search(&self, op: &RunStep, items: &mut [M::Item], layer: u8, unit: usize) -> Vec<Option<Vec<Sum>>> {
+        let model = &self.parts.model;
+        let searches = items.iter().map(|state| model.search(state, layer)).enumerate();
+        let searches: Vec<_> = searches.filter_map(|(place, search)| Some((place, search?))).collect();
+        let places: Vec<usize> = searches.iter().map(|(place, _)| *place).collect();
+        let requests: Vec<_> =
+            searches.into_iter().map(|(place, search)| (search, self.cached_cells(&op.items[place], unit))).collect();
+        let mut sums = vec![None; items.len()];
+        for (place, found) in places.into_iter().zip(P::Cell::search(&requests, self.parts.log.is_on())) {
+            model.selected(&mut items[place], layer, &found.selected);
+            sums[place] = Some(found.checksums.into_iter().map(Sum).collect());
+        }
         sums
     }
 
-    /// Scores and selects where the index keys are; what the memory cannot do is done here.
-    fn search(&self, op: &RunStep, items: &mut [M::Item], layer: u8, unit: usize) -> Vec<Sum> {
+    /// Adds up the wanted rows where they are, likewise.
+    fn add(&self, op: &RunStep, items: &mut [M::Item], layer: u8, unit: usize) -> Vec<Option<Vec<Sum>>> {
         let model = &self.parts.model;
-        let cells = |item: &StepItem| -> Vec<&P::Cell> {
-            let cached = (item.read as usize).min(item.pages.len());
-            item.pages[..cached].iter().map(|&page| self.pools.cell_of(page, unit)).collect()
-        };
-        let mut requests = Vec::new();
-        let mut searching = Vec::new();
-        for (item, state) in op.items.iter().zip(&*items) {
-            let search = model.search(state, layer);
-            searching.push(search.is_some());
-            requests.extend(search.map(|search| (search, cells(item))));
-        }
-        let mut found = P::Cell::search(&requests, self.parts.log.is_on()).into_iter();
-        let mut sums = Vec::new();
-        for ((item, state), searched) in op.items.iter().zip(items).zip(searching) {
-            if searched {
-                let found = found.next().expect("every request was answered");
-                model.selected(state, layer, &found.selected);
-                sums.extend(found.sums.into_iter().map(Sum));
-                continue;
+        let mut sums = vec![None; items.len()];
+        for rows in [false, true] {
+            let which = (0..items.len()).filter(|&place| by_row(Component::Kv, &op.items[place]) == rows);
+            let (mut places, mut requests) = (Vec::new(), Vec::new());
+            for place in which {
+                let Some(addends) = model.addends(&items[place], layer) else { continue };
+                places.push(place);
+                requests.push((addends, self.cached_cells(&op.items[place], unit)));
             }
-            let cached = (item.read as usize).min(item.pages.len());
-            let parts: Vec<_> = item.pages[..cached].iter().map(|&page| self.pools.whole(page, unit)).collect();
-            let pages = load_bytes(&parts);
-            model.select(state, layer, &pages);
-            if self.parts.log.is_on() {
-                sums.extend(pages.iter().map(|bytes| Sum(sum_of(bytes))));
+            let added = P::Cell::add(&requests, !rows && self.parts.log.is_on());
+            for (place, added) in places.into_iter().zip(added) {
+                model.added(&mut items[place], layer, &added.sums);
+                sums[place] = Some(added.checksums.into_iter().map(Sum).collect());
             }
         }
         sums
+    }
+
+    /// The cells of the pages that an item reads.
+    fn cached_cells(&self, item: &StepItem, unit: usize) -> Vec<&P::Cell> {
+        let cached = (item.read as usize).min(item.pages.len());
+        item.pages[..cached].iter().map(|&page| self.pools.cell_of(page, unit)).collect()
     }
 
     /// Hands the KV entries over that an item wants, out of whole pages.
@@ -248,11 +253,11 @@ impl<P: Platform, M: Model> Engine<P, M> {
         op: &RunStep,
         items: &mut [M::Item],
         (layer, unit): (u8, usize),
-        by_row: impl Fn(&StepItem) -> bool,
+        by_row: impl Fn(usize) -> bool,
     ) {
         let mut wanted = Vec::new();
         let mut parts = Vec::new();
-        for (place, item) in op.items.iter().enumerate().filter(|(_, item)| by_row(item)) {
+        for (place, item) in op.items.iter().enumerate().filter(|(place, _)| by_row(*place)) {
             let cached = &item.pages[..(item.read as usize).min(item.pages.len())];
             for at in self.parts.model.wanted(&items[place], layer) {
                 let Some(&page) = cached.get(at.0 as usize) else { continue };
@@ -357,4 +362,9 @@ impl<P: Platform, M: Model> Engine<P, M> {
         drop(core);
         P::notify_all(&self.changed);
     }
+}
+
+/// Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
+fn by_row(component: Component, item: &StepItem) -> bool {
+    component == Component::Kv && item.kind == StepKind::Decode
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use kvweft_kernels::{IndexFormat, mix64};
 
-use self::select::Reads;
+use self::select::{Asked, Reads};
 use super::answer::{END, NIBBLES};
 use super::model::RecallModel;
 use super::row::{Nibbles, Reader, byte};
 use super::sequence::{Ask, Sequence, Sums, Table};
 use super::{MARK, Token};
-use crate::search::{PAGE_ENTRIES, Search};
+use crate::ask::{Addends, PAGE_ENTRIES, Search};
 
 mod select;
 
@@ -203,6 +203,41 @@ impl Step {
             let asked = &asked[pick.asked as usize];
             let sums = &mut self.sums[asked.ask][layer].actual;
             asked.bytes.iter().for_each(|byte| reader.add(*byte as usize, sums));
+        }
+    }
+
+    /// The rows that [`Step::wanted`] names, as sums for a device: one for each query, then, if it is wanted, the row of the
+    /// marker by itself. Nothing where rows are not selected, or not stored as devices know them.
+    pub fn addends(&self, layer: usize) -> Option<Addends> {
+        let shape = self.sequence.shape(layer);
+        let Reads { picks, asked, wanted } = &self.layers[layer];
+        let format = shape.kv_format().filter(|_| shape.index.is_some() && shape.entries() == PAGE_ENTRIES)?;
+        let flat = |(page, entry): (u32, u32)| page * PAGE_ENTRIES as u32 + entry;
+        let mut entries = vec![Vec::new(); asked.len()];
+        picks.iter().for_each(|pick| entries[pick.asked as usize].push(flat(pick.at)));
+        let share = self.share(layer).filter(|share| wanted.binary_search(share).is_ok());
+        entries.extend(share.map(|share| vec![flat(share)]));
+        Some(Addends { format, entries })
+    }
+
+    /// Takes the sums of [`Step::addends`], in place of every [`Step::take`].
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer sums.
+    pub fn added(&mut self, layer: usize, sums: &[Vec<f32>]) {
+        let add = |bytes: &mut dyn Iterator<Item = usize>, from: &[f32], to: &mut Nibbles| {
+            for dim in bytes.flat_map(|byte| [2 * byte, 2 * byte + 1]) {
+                to[dim] = to[dim].wrapping_add((from[dim] as i32).rem_euclid(16) as u8);
+            }
+        };
+        let asked = &self.layers[layer].asked;
+        for (Asked { ask, bytes, .. }, sum) in asked.iter().zip(sums) {
+            let to = &mut self.sums[*ask][layer].actual;
+            add(&mut bytes.iter().map(|byte| *byte as usize), sum, to);
+        }
+        if let (Some(share), Some(ask)) = (sums.get(asked.len()), self.asks.last()) {
+            add(&mut ask.bytes.clone(), share, &mut self.shares[layer]);
         }
     }
 

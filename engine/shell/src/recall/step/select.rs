@@ -3,8 +3,8 @@
 use kvweft_kernels::{IndexFormat, KEY_DIM, Query, decode_keys, logits, top_k};
 
 use super::Step;
+use crate::ask::{Search, Wanted};
 use crate::recall::codes::{CODES_MAX, hit, query, weights};
-use crate::search::{Search, Wanted};
 
 /// What a layer reads from the cache.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
-//! What a step looks for among the index keys of a layer, for devices that score where the pages lie.
+//! What a step asks of the pages of a layer, for devices that compute where the pages lie; and the same on the host.
 
-use kvweft_kernels::{IndexFormat, Query, decode_keys, logits, top_k};
+use kvweft_kernels::{IndexFormat, KvFormat, NOPE_DIM, Query, SUM_VALUE_MAX, decode_keys, logits, read_nope, top_k};
 
-/// Entries of the pages that devices score.
+/// Entries of the pages that devices know.
 pub const PAGE_ENTRIES: usize = 64;
 
 /// Queries of one request over the cached entries of one layer.
@@ -44,7 +44,26 @@ pub struct Found {
     /// For each query, the selected entries in ascending order.
     pub selected: Vec<Vec<u32>>,
     /// The checksum of each page that was scored, if it was asked for.
-    pub sums: Vec<u64>,
+    pub checksums: Vec<u64>,
+}
+
+/// KV rows of one request that are to be added up, for several sums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addends {
+    /// How rows are stored.
+    pub format: KvFormat,
+    /// For each sum, the entries, counted over pages of [`PAGE_ENTRIES`].
+    pub entries: Vec<Vec<u32>>,
+}
+
+/// What came of [`Addends`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Added {
+    /// For each sum, the first 512 values. What is no integer of at most 2^15 in size counts as 0; a sum of more than 2^24
+    /// may be rounded.
+    pub sums: Vec<Vec<f32>>,
+    /// The checksum of each page that was read, if it was asked for.
+    pub checksums: Vec<u64>,
 }
 
 impl Search {
@@ -71,5 +90,30 @@ impl Search {
             selected
         };
         self.wanted.iter().map(select).collect()
+    }
+}
+
+/// What counts of a stored value: integers of at most 2^15 in size, and 0 of everything else.
+pub fn sound(value: f32) -> i32 {
+    let sound = value.abs() <= SUM_VALUE_MAX as f32 && value.round_ties_even() == value;
+    if sound { value as i32 } else { 0 }
+}
+
+impl Addends {
+    /// The same on the host, from the bytes of the pages: what a device must agree with. Entries of pages that are not there
+    /// add nothing.
+    pub fn by_host(&self, pages: &[&[u8]]) -> Vec<Vec<f32>> {
+        let add = |entries: &Vec<u32>| {
+            let mut sums = vec![0i32; NOPE_DIM];
+            let mut values = [0.0; NOPE_DIM];
+            for entry in entries.iter().map(|entry| *entry as usize) {
+                let Some(page) = pages.get(entry / PAGE_ENTRIES) else { continue };
+                let bytes = self.format.row_bytes();
+                read_nope(self.format, &page[entry % PAGE_ENTRIES * bytes..][..bytes], 0..NOPE_DIM, &mut values);
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.wrapping_add(sound(value)));
+            }
+            sums.into_iter().map(|sum| sum as f32).collect()
+        };
+        self.entries.iter().map(add).collect()
     }
 }
