@@ -43,6 +43,8 @@ impl Wanted {
 pub struct Found {
     /// For each query, the selected entries in ascending order.
     pub selected: Vec<Vec<u32>>,
+    /// Logits of all queries that are NaN: poison was scored.
+    pub nan: u64,
     /// The checksum of each page that was scored, if it was asked for.
     pub checksums: Vec<u64>,
 }
@@ -72,24 +74,25 @@ impl Search {
         self.wanted.iter().map(|wanted| wanted.cached.div_ceil(PAGE_ENTRIES)).max().unwrap_or(0)
     }
 
-    /// The same on the host, from the bytes of the pages: what a device must agree with.
+    /// The same on the host, from the bytes of the pages: what a device must agree with. Without checksums.
     ///
     /// # Panics
     /// If there are fewer pages than [`Search::pages`].
-    pub fn by_host(&self, pages: &[&[u8]]) -> Vec<Vec<u32>> {
+    pub fn by_host(&self, pages: &[&[u8]]) -> Found {
         let (mut keys, mut scales) = (Vec::new(), Vec::new());
         for page in &pages[..self.pages()] {
             decode_keys(self.format, page, PAGE_ENTRIES, 0..PAGE_ENTRIES, &mut keys, &mut scales);
         }
-        let select = |wanted: &Wanted| {
+        let mut found = Found::default();
+        for wanted in &self.wanted {
             let query = Query { heads: self.heads, q: &wanted.q, weights: &self.weights };
             let (mut scores, mut selected) = (Vec::new(), Vec::new());
             logits(&keys[..wanted.cached], &scales[..wanted.cached], &query, &mut scores);
             scores.extend_from_slice(&wanted.known);
-            top_k(&scores, wanted.k, &mut selected);
-            selected
-        };
-        self.wanted.iter().map(select).collect()
+            found.nan += u64::from(top_k(&scores, wanted.k, &mut selected).nan);
+            found.selected.push(selected);
+        }
+        found
     }
 }
 
@@ -102,7 +105,7 @@ pub fn sound(value: f32) -> i32 {
 impl Addends {
     /// The same on the host, from the bytes of the pages: what a device must agree with. Entries of pages that are not there
     /// add nothing.
-    pub fn by_host(&self, pages: &[&[u8]]) -> Vec<Vec<f32>> {
+    pub fn by_host(&self, pages: &[&[u8]]) -> Added {
         let add = |entries: &Vec<u32>| {
             let mut sums = vec![0i32; NOPE_DIM];
             let mut values = [0.0; NOPE_DIM];
@@ -114,6 +117,6 @@ impl Addends {
             }
             sums.into_iter().map(|sum| sum as f32).collect()
         };
-        self.entries.iter().map(add).collect()
+        Added { sums: self.entries.iter().map(add).collect(), checksums: Vec::new() }
     }
 }

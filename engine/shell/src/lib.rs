@@ -12,6 +12,7 @@ mod asked;
 pub mod conform;
 mod engine;
 mod events;
+pub mod faults;
 pub mod gate;
 mod link;
 pub mod lockstep;

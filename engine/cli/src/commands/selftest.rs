@@ -32,7 +32,9 @@ pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
     let report = run(&gpu, args.max_device_memory, &mut seen);
     let document = json(&report);
     if text {
-        let lines: String = report.measurements.iter().map(|measurement| format!("{measurement}\n")).collect();
+        let faults = report.faults.iter().map(|fault| format!("{fault}\n"));
+        let lines: String =
+            faults.chain(report.measurements.iter().map(|measurement| format!("{measurement}\n"))).collect();
         output::result(&lines)?;
     } else {
         output::result(&document)?;
@@ -52,6 +54,7 @@ fn json(report: &Report) -> String {
         "version": 1,
         "gpu": report.gpu,
         "checks": report.checks,
+        "faults": report.faults,
         "measurements": report.measurements,
         "passed": report.passed(),
     });

@@ -19,9 +19,7 @@ pub(super) fn add(requests: &[Request<'_>], checksums: bool) -> Vec<Added> {
     match Table::new(pages, checksums) {
         Some(table) => with_desk(table.region.gpu, |desk| launches(desk, requests, &table)),
         // Rows of pages that are not there add nothing.
-        None => {
-            requests.iter().map(|(addends, _)| Added { sums: addends.by_host(&[]), checksums: Vec::new() }).collect()
-        }
+        None => requests.iter().map(|(addends, _)| addends.by_host(&[])).collect(),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use half::bf16;
-use kvweft_kernels::gpu::{IndexLogitsArgs, Span, TopKArgs, TopKRows};
-use kvweft_kernels::{IndexFormat, KEY_DIM, e4m3_from_f32};
+use kvweft_kernels::gpu::{IndexLogitsArgs, Span, TopKArgs};
+use kvweft_kernels::{IndexFormat, e4m3_from_f32};
 use kvweft_shell::ask::{Found, PAGE_ENTRIES, Search, Wanted};
 
 use super::desk::{Desk, with_desk};
@@ -41,7 +41,7 @@ fn launches(requests: &[Request<'_>], checksums: bool) -> Vec<Found> {
         // Where a rule is dropped, requests may have lost all their pages: they score poison.
         let poison = [0xff; IndexFormat::Bf16.page_bytes(PAGE_ENTRIES)];
         let by_host = |(search, _): &Request<'_>| search.by_host(&vec![&poison[..]; search.pages()]);
-        return requests.iter().map(|one| Found { selected: by_host(one), checksums: Vec::new() }).collect();
+        return requests.iter().map(by_host).collect();
     };
     let mut rows: Vec<Row<'_>> = Vec::new();
     for (request, (search, _)) in requests.iter().enumerate() {
@@ -90,9 +90,8 @@ impl Plan<'_> {
         let known = self.rows.iter().any(|row| !row.wanted.known.is_empty());
         let sent = if known { sections.0 } else { sent };
         let selected = self.rows.iter().map(|row| row.wanted.k * 4).sum::<usize>().next_multiple_of(8);
-        let results = sections.take(selected + self.table.copies() * 8);
-        let stats = sections.take(rows * 8);
-        let workspace = sections.take(TopKRows::workspace_bytes(rows as u32, self.stride as u32) as usize);
+        // Selections, statistics, checksums.
+        let results = sections.take(selected + rows * 8 + self.table.copies() * 8);
         let scratch = sections.take(self.table.copies_bytes());
         desk.room(sent, results.len(), sections.0);
 
@@ -116,7 +115,8 @@ impl Plan<'_> {
             }
         }
         desk.send(sent);
-        let checksums = span(&results).part(selected as u64, (self.table.copies() * 8) as u64);
+        let stats = span(&results).part(selected as u64, rows as u64 * 8);
+        let checksums = span(&results).part((selected + rows * 8) as u64, (self.table.copies() * 8) as u64);
         let score = IndexLogitsArgs {
             format: search.format,
             q: span(&q),
@@ -133,14 +133,14 @@ impl Plan<'_> {
             blocks: desk.gpu().info().multiprocessors * BLOCKS,
         };
         working(desk.kernels().index_logits.launch(desk.raw(), &score));
-        self.select(desk, [&logits, &lens, &results, &stats, &workspace].map(span));
+        self.select(desk, [span(&logits), span(&lens), span(&results), stats]);
         desk.fetch(span(&results));
         desk.wait();
         self.found(&desk.down.bytes()[..results.len()], selected)
     }
 
     /// One launch for all rows that select as many.
-    fn select(&self, desk: &Desk, [logits, lens, results, stats, workspace]: [Span; 5]) {
+    fn select(&self, desk: &Desk, [logits, lens, results, stats]: [Span; 4]) {
         let (mut row, mut out) = (0, 0);
         for rows in self.rows.chunk_by(|a, b| a.wanted.k == b.wanted.k) {
             let (k, count) = (rows[0].wanted.k, rows.len());
@@ -155,25 +155,24 @@ impl Plan<'_> {
                 out: results.part(out as u64, (count * k * 4) as u64),
                 stats: part(stats, 8),
             };
-            let kernel = &desk.kernels().top_k;
-            working(match args.len_max {
-                0..=TopKRows::WHOLE_MAX => kernel.launch(desk.raw(), &args),
-                _ => kernel.launch_split(desk.raw(), &args, workspace),
-            });
+            working(desk.kernels().top_k.launch(desk.raw(), &args));
             (row, out) = (row + count, out + count * k * 4);
         }
     }
 
     /// Sorts the results by requests and queries.
     fn found(&self, results: &[u8], selected: usize) -> Vec<Found> {
-        let (selections, checksums) = results.split_at(selected);
+        let (selections, rest) = results.split_at(selected);
+        let (stats, checksums) = rest.split_at(self.rows.len() * 8);
         let none = |(search, _): &Request<'_>| vec![Vec::new(); search.wanted.len()];
         let found = self.requests.iter().map(none).zip(self.table.checksums(checksums));
-        let mut found: Vec<Found> = found.map(|(selected, checksums)| Found { selected, checksums }).collect();
+        let mut found: Vec<Found> = found.map(|(selected, checksums)| Found { selected, nan: 0, checksums }).collect();
         let mut selections = selections.as_chunks::<4>().0.iter().map(|bytes| i32::from_le_bytes(*bytes));
-        for row in &self.rows {
+        for (row, stats) in self.rows.iter().zip(stats.as_chunks::<8>().0) {
+            let of = &mut found[row.request];
             let selected = selections.by_ref().take(row.wanted.k).filter_map(|at| u32::try_from(at).ok());
-            found[row.request].selected[row.query] = selected.collect();
+            of.selected[row.query] = selected.collect();
+            of.nan += u64::from(u32::from_le_bytes([stats[0], stats[1], stats[2], stats[3]]));
         }
         found
     }
@@ -197,6 +196,8 @@ fn put_query(format: IndexFormat, out: &mut [u8], q: &[f32]) {
 
 #[cfg(test)]
 mod tests {
+    use kvweft_kernels::{KEY_DIM, e4m3_to_f32};
+
     use super::*;
 
     #[test]
@@ -209,7 +210,7 @@ mod tests {
                 IndexFormat::Bf16 => {
                     bytes.as_chunks::<2>().0.iter().map(|two| bf16::from_le_bytes(*two).to_f32()).collect()
                 }
-                _ => bytes.iter().map(|code| kvweft_kernels::e4m3_to_f32(*code)).collect(),
+                _ => bytes.iter().map(|code| e4m3_to_f32(*code)).collect(),
             };
             assert_eq!(read, q, "{format:?}");
         }

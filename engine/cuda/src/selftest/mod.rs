@@ -5,10 +5,13 @@
 
 mod attend;
 mod copies;
+mod faults;
 mod gates;
 mod index;
 mod lab;
+mod overlap;
 mod pages;
+mod peers;
 mod report;
 mod select;
 mod speed;
@@ -17,6 +20,7 @@ mod whole;
 
 use std::time::Instant;
 
+pub use faults::FaultNoticed;
 pub use report::{Check, Measurement, Outcome, Report};
 
 use crate::gpu::Gpu;
@@ -46,7 +50,7 @@ const TESTS: &[(&str, Test)] = &[
     ("poison fills its pages, verify finds what changed", pages::poison_and_verify),
     ("pages beyond 4 GiB are found", pages::far_pages),
     ("gates hold a stream", gates::gates),
-    ("other GPUs' memory can be addressed", gates::peers),
+    ("other GPUs' memory can be addressed", peers::pages),
 ];
 
 /// Those that a tool which serialises kernels fails.
@@ -59,6 +63,8 @@ const BENCHES: &[(&str, Bench)] = &[
     ("speed of attention", speed::attention),
     ("speed of page care", speed::pages),
     ("speed of copies from and to the host", speed_copies::copies),
+    ("a reload beside a forward", overlap::reload),
+    ("speed of copies to another GPU", peers::rates),
 ];
 
 /// Runs every check and measurement with at most so much device memory, in bytes (1 GiB is enough for all but the
@@ -76,7 +82,8 @@ pub fn checks(gpu: &Gpu, max_device_memory: u64, seen: &mut dyn FnMut(&Check)) -
 }
 
 fn run(gpu: &Gpu, memory_max: u64, measure: bool, seen: &mut dyn FnMut(&Check)) -> Report {
-    let mut report = Report { gpu: gpu.info().clone(), checks: Vec::new(), measurements: Vec::new() };
+    let mut report =
+        Report { gpu: gpu.info().clone(), checks: Vec::new(), faults: Vec::new(), measurements: Vec::new() };
     let lab = match Lab::new(gpu, memory_max) {
         Ok(lab) => lab,
         Err(error) => {
@@ -95,6 +102,11 @@ fn run(gpu: &Gpu, memory_max: u64, measure: bool, seen: &mut dyn FnMut(&Check)) 
         let begin = Instant::now();
         note(&mut report, name, begin, test(&lab));
     }
+    let begin = Instant::now();
+    let mut noticed = Vec::new();
+    let result = faults::injected(&lab, &mut noticed);
+    report.faults = noticed;
+    note(&mut report, "every injected fault is noticed, and nothing without", begin, result);
     for (name, bench) in BENCHES.iter().filter(|_| measure) {
         let begin = Instant::now();
         let result = bench(&lab).map(|measured| {

@@ -4,6 +4,7 @@ use core::fmt;
 
 use serde::Serialize;
 
+use super::faults::FaultNoticed;
 use crate::gpu::GpuInfo;
 
 /// What a self-test found on one device.
@@ -13,6 +14,8 @@ pub struct Report {
     pub gpu: GpuInfo,
     /// In the order in which they ran.
     pub checks: Vec<Check>,
+    /// What noticed which injected fault.
+    pub faults: Vec<FaultNoticed>,
     /// In the order in which they ran.
     pub measurements: Vec<Measurement>,
 }
