@@ -34,6 +34,15 @@ const DEVICE_LAYERS: usize = 4;
 const BLOCKS: u32 = 8;
 const TURNS: usize = 3;
 
+/// How pages come to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Scattered ones, by the ring kernel, which takes multiprocessors.
+    Ring,
+    /// One run for each layer and component, by the copy engine, which takes none.
+    Engine,
+}
+
 pub(super) fn reload(lab: &Lab) -> Result<Vec<Measurement>, Fault> {
     let mut found = Vec::new();
     for (index, kv) in FORMATS.into_iter().zip(KvFormat::ALL) {
@@ -41,7 +50,9 @@ pub(super) fn reload(lab: &Lab) -> Result<Vec<Measurement>, Fault> {
         if lab.memory_max < needed || lab.gpu.free_bytes()? < needed {
             return Err(Fault::Skipped(format!("{needed} bytes of device memory may not be used")));
         }
-        found.extend(measure(lab, index, kv)?);
+        for way in [Way::Ring, Way::Engine] {
+            found.extend(measure(lab, index, kv, way)?);
+        }
     }
     Ok(found)
 }
@@ -50,12 +61,13 @@ fn layer_bytes(index: IndexFormat, kv: KvFormat) -> usize {
     PAGES * (page_bytes(index) + kv.row_bytes() * PAGE_TOKENS)
 }
 
-fn measure(lab: &Lab, index: IndexFormat, kv: KvFormat) -> Result<Vec<Measurement>, Fault> {
-    let copies = Copies::new(lab, index, kv)?;
+fn measure(lab: &Lab, index: IndexFormat, kv: KvFormat, way: Way) -> Result<Vec<Measurement>, Fault> {
+    let copies = Copies::new(lab, index, kv, way)?;
     let multiprocessors = lab.gpu.info().multiprocessors;
+    let taken = if way == Way::Ring { BLOCKS } else { 0 };
     let forward = Forward::new(lab, index, kv, copies.device.span(), multiprocessors)?;
     // Beside the copies it leaves them theirs: a grid that fills the device would need a second round for a few blocks.
-    let beside = Forward::new(lab, index, kv, copies.device.span(), multiprocessors.saturating_sub(BLOCKS).max(1))?;
+    let beside = Forward::new(lab, index, kv, copies.device.span(), multiprocessors.saturating_sub(taken).max(1))?;
     let bytes = layer_bytes(index, kv) * LAYERS;
     // As many passes a layer as take about as long as its copy.
     let alone = Alone { copies: run(lab, Some(&copies), None)?, forward: run(lab, None, Some((&forward, 1)))? };
@@ -71,7 +83,7 @@ fn measure(lab: &Lab, index: IndexFormat, kv: KvFormat) -> Result<Vec<Measuremen
     }
     let [copied, computed, both] = best;
     let longer = copied.max(computed);
-    let shape = format!("{TOKENS} tokens, {LAYERS} layers, {index:?} keys, {kv:?} KV");
+    let shape = format!("{way:?}, {TOKENS} tokens, {LAYERS} layers, {index:?} keys and KV");
     let passes = format!("{ROWS} rows, {passes} x logits, top-k, attention a layer");
     let row = |name: &str, shape: &str, time: Duration, least: Duration| Measurement {
         name: name.to_owned(),
@@ -126,16 +138,19 @@ fn run(lab: &Lab, copies: Option<&Copies>, forward: Option<(&Forward, usize)>) -
     })
 }
 
-/// Scattered pages of the host into those of the device.
+/// Pages of the host into those of the device.
 struct Copies {
     jobs: DevicePool,
     checksums: DevicePool,
     host: HostPool,
     device: DevicePool,
+    way: Way,
+    /// Bytes of the pages of a layer: index keys, KV.
+    bytes: [usize; 2],
 }
 
 impl Copies {
-    fn new(lab: &Lab, index: IndexFormat, kv: KvFormat) -> Result<Copies, Fault> {
+    fn new(lab: &Lab, index: IndexFormat, kv: KvFormat, way: Way) -> Result<Copies, Fault> {
         let (index_bytes, kv_bytes) = (page_bytes(index), kv.row_bytes() * PAGE_TOKENS);
         let mut host = HostPool::new(lab.gpu, HOST_LAYERS * layer_bytes(index, kv))?;
         let random = Random::new(71);
@@ -159,11 +174,21 @@ impl Copies {
             }
         }
         let (jobs, checksums) = (lab.upload(&jobs)?, lab.filled(PAGES as u64 * 8, 0)?);
-        Ok(Copies { jobs, checksums, host, device })
+        Ok(Copies { jobs, checksums, host, device, way, bytes: [PAGES * index_bytes, PAGES * kv_bytes] })
     }
 
     /// Both components of a layer.
     fn launch(&self, lab: &Lab, stream: &Stream, layer: usize) -> Result<(), Fault> {
+        if self.way == Way::Engine {
+            let [index, kv] = self.bytes;
+            for (begin, bytes) in [(0, index), (index, kv)] {
+                let at = |layer: usize| layer * (index + kv) + begin;
+                let to = self.device.span().part(at(layer % DEVICE_LAYERS) as u64, bytes as u64);
+                // SAFETY: nothing of the host looks at these bytes while work is under way.
+                unsafe { self.host.copy_to(stream.raw(), at(layer % HOST_LAYERS), to)? };
+            }
+            return Ok(());
+        }
         let list = PAGES as u64 * JOB_BYTES;
         for component in 0..2 {
             let begin = (layer % DEVICE_LAYERS * 2 + component) as u64 * list;
