@@ -1,4 +1,4 @@
-//! Each cause of the case on real threads: with its rule dropped, the trace garbles the answer every time; with the rule
+//! Each cause of the case on real threads, and on a device that is far from them: with its rule dropped, the trace garbles the answer every time; with the rule
 //! on, the fence refuses it every time, or the same steps are right.
 
 use std::time::Duration;
@@ -8,6 +8,8 @@ use kvweft_check::record::replay;
 use kvweft_check::scenario;
 use kvweft_core::{RuleSet, RuleSite};
 use kvweft_shell::lockstep::{Lockstep, Outcome};
+use kvweft_shell::{Platform, Std};
+use kvweft_tests::threads::FarPlatform;
 use kvweft_trace::TraceFile;
 
 const TIMES: usize = 100;
@@ -40,7 +42,7 @@ fn load(name: &str) -> (TraceFile, CacheSystem, CacheSystem) {
     (file, build(&scenario, drops), build(&scenario, RuleSet::EMPTY))
 }
 
-fn follow<'a>(system: &'a CacheSystem, actions: &[kvweft_world::Action]) -> Lockstep<'a> {
+fn follow<'a, P: Platform>(system: &'a CacheSystem, actions: &[kvweft_world::Action]) -> Lockstep<'a, P> {
     let mut lockstep = Lockstep::new(&system.machine, system.managers.clone()).expect("the world can be served");
     for &action in actions {
         lockstep.take(action).unwrap_or_else(|mismatch| panic!("{action}: {mismatch}"));
@@ -48,12 +50,21 @@ fn follow<'a>(system: &'a CacheSystem, actions: &[kvweft_world::Action]) -> Lock
     lockstep
 }
 
-fn finish(lockstep: Lockstep<'_>) -> Vec<Outcome> {
+fn finish<P: Platform>(lockstep: Lockstep<'_, P>) -> Vec<Outcome> {
     lockstep.finish(PATIENCE).expect("no thread panics")
 }
 
 #[test]
 fn each_cause_garbles_an_answer_100_of_100_times_and_never_with_its_rule_on() {
+    each_cause::<Std>();
+}
+
+#[test]
+fn so_it_is_where_gates_hold_the_copies_of_a_device_that_computes() {
+    each_cause::<FarPlatform>();
+}
+
+fn each_cause<P: Platform>() {
     for cause in CAUSES {
         let (file, without, with) = load(cause.trace);
         let broken = replay(&without, &file).unwrap_or_else(|why| panic!("{}: {why}", cause.trace));
@@ -61,15 +72,15 @@ fn each_cause_garbles_an_answer_100_of_100_times_and_never_with_its_rule_on() {
         let refused = replay(&with, &file);
         let (mut garbled, mut right, mut held) = (0, 0, 0);
         for _ in 0..TIMES {
-            garbled += usize::from(finish(follow(&without, &broken.actions)).iter().any(Outcome::is_garbled));
+            garbled += usize::from(finish(follow::<P>(&without, &broken.actions)).iter().any(Outcome::is_garbled));
             let outcomes = match &refused {
                 Ok(replayed) => {
                     assert!(!cause.fenced && replayed.violation.is_none(), "{}", cause.trace);
-                    finish(follow(&with, &replayed.actions))
+                    finish(follow::<P>(&with, &replayed.actions))
                 }
                 Err(impossible) => {
                     let blocked = impossible.blocked.as_ref().expect("a fence stands in the way");
-                    let lockstep = follow(&with, &impossible.actions);
+                    let lockstep = follow::<P>(&with, &impossible.actions);
                     let owed_to = lockstep.held(blocked.operation);
                     held += usize::from(owed_to == Some(blocked.owed_to) && names(&file, blocked.owed_to));
                     finish(lockstep)
@@ -91,6 +102,15 @@ fn names(file: &TraceFile, at: RuleSite) -> bool {
 
 #[test]
 fn every_stored_trace_is_followed_by_threads_and_refused_by_the_same_fence_as_in_the_world() {
+    every_trace::<Std>();
+}
+
+#[test]
+fn so_they_are_where_gates_hold_the_copies_of_a_device_that_computes() {
+    every_trace::<FarPlatform>();
+}
+
+fn every_trace<P: Platform>() {
     let folder = format!("{}/../scenarios/traces", env!("CARGO_MANIFEST_DIR"));
     let mut names: Vec<String> = std::fs::read_dir(&folder)
         .expect("the folder is there")
@@ -102,11 +122,11 @@ fn every_stored_trace_is_followed_by_threads_and_refused_by_the_same_fence_as_in
     for name in &names {
         let (file, without, with) = load(name);
         let broken = replay(&without, &file).unwrap_or_else(|why| panic!("{name}: {why}"));
-        drop(follow(&without, &broken.actions));
+        drop(follow::<P>(&without, &broken.actions));
         let lockstep = match replay(&with, &file) {
-            Ok(replayed) => follow(&with, &replayed.actions),
+            Ok(replayed) => follow::<P>(&with, &replayed.actions),
             Err(impossible) => {
-                let lockstep = follow(&with, &impossible.actions);
+                let lockstep = follow::<P>(&with, &impossible.actions);
                 if let Some(blocked) = &impossible.blocked {
                     assert_eq!(lockstep.held(blocked.operation), Some(blocked.owed_to), "{name}");
                     refused_by_fence += 1;

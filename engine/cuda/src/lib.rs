@@ -32,5 +32,5 @@ pub use calibrate::{Calibration, CopyPath, Direction, RunRate, Way};
 pub use error::CudaError;
 pub use gpu::{Gpu, GpuInfo};
 pub use memory::{DevicePool, HostPool};
-pub use platform::{Cuda, Pages};
+pub use platform::{Cuda, Mark, Pages, Queue};
 pub use stream::{Event, Priority, Stream};

@@ -4,13 +4,15 @@
 //! the [`Platform`] (locks, threads, page memory) and the [`Model`] (what is computed from the pages), so that real
 //! threads, and model checkers of threads, run the same code.
 //!
-//! Locks are taken in this order: prefill engine, decode engine, link, log.
+//! Locks are taken in this order: prefill engine, decode engine, link, log, marks.
 #![forbid(unsafe_code)]
 
+pub mod ask;
 mod asked;
 pub mod conform;
 mod engine;
 mod events;
+pub mod faults;
 pub mod gate;
 mod link;
 pub mod lockstep;

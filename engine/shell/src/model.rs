@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kvweft_core::BlockHash;
 
+use crate::ask::{Addends, Search};
 pub use crate::recall::{Changed, Token};
 use crate::recall::{RecallModel, Step};
 
@@ -16,11 +17,30 @@ pub trait Model: Send + Sync + 'static {
     fn start(&self, tokens: &[Token], first: usize) -> Self::Item;
     /// Scores the index keys of every cached page of a layer, in order of position, and selects.
     fn select(&self, item: &mut Self::Item, layer: u8, pages: &[Vec<u8>]);
+    /// What `select` would look for, for memory that scores by itself; nothing if that must be left to `select`.
+    fn search(&self, item: &Self::Item, layer: u8) -> Option<Search> {
+        let _ = (item, layer);
+        None
+    }
+    /// Takes what the memory has selected, in place of `select`.
+    fn selected(&self, item: &mut Self::Item, layer: u8, selected: &[Vec<u32>]) {
+        let _ = (item, layer, selected);
+    }
     /// The KV entries that the selection wants, as (page, entry), each once.
     fn wanted(&self, item: &Self::Item, layer: u8) -> Vec<(u32, u32)>;
     /// Takes one of them: its bytes and those of its scale.
     fn take(&self, item: &mut Self::Item, layer: u8, at: (u32, u32), row: &[u8], scale: &[u8]);
-    /// Writes the new entries of a page into the bytes of its index keys and KV entries.
+    /// What is wanted, as rows to add up, for memory that adds by itself; nothing if that must be left to `take`.
+    fn addends(&self, item: &Self::Item, layer: u8) -> Option<Addends> {
+        let _ = (item, layer);
+        None
+    }
+    /// Takes what the memory has added up, in place of all calls of `take`.
+    fn added(&self, item: &mut Self::Item, layer: u8, sums: &[Vec<f32>]) {
+        let _ = (item, layer, sums);
+    }
+    /// Writes the new entries of a page into the bytes of its index keys and KV entries, and touches no other bytes: what
+    /// the page holds there is not known.
     fn write(&self, item: &mut Self::Item, layer: u8, page: usize, index: Option<&mut [u8]>, kv: &mut [u8]) -> Changed;
     /// The bytes of the answer that the step sampled, and the position of the first of them.
     fn sampled(&self, item: Self::Item) -> Option<(usize, Vec<u8>)>;
@@ -47,6 +67,16 @@ impl Model for Arc<RecallModel> {
         }
     }
 
+    fn search(&self, item: &Option<Step>, layer: u8) -> Option<Search> {
+        item.as_ref()?.search(usize::from(layer))
+    }
+
+    fn selected(&self, item: &mut Option<Step>, layer: u8, selected: &[Vec<u32>]) {
+        if let Some(step) = item {
+            step.selected(usize::from(layer), selected);
+        }
+    }
+
     fn wanted(&self, item: &Option<Step>, layer: u8) -> Vec<(u32, u32)> {
         item.as_ref().map(|step| step.wanted(usize::from(layer)).to_vec()).unwrap_or_default()
     }
@@ -54,6 +84,16 @@ impl Model for Arc<RecallModel> {
     fn take(&self, item: &mut Option<Step>, layer: u8, at: (u32, u32), row: &[u8], scale: &[u8]) {
         if let Some(step) = item {
             step.take(usize::from(layer), at.0, at.1, row, scale);
+        }
+    }
+
+    fn addends(&self, item: &Option<Step>, layer: u8) -> Option<Addends> {
+        item.as_ref()?.addends(usize::from(layer))
+    }
+
+    fn added(&self, item: &mut Option<Step>, layer: u8, sums: &[Vec<f32>]) {
+        if let Some(step) = item {
+            step.added(usize::from(layer), sums);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use kvweft_core::{BlockRef, Component, Config, Layout, MovedPart, PageId, Tier};
+use kvweft_core::{BlockRef, Component, Config, Layout, MovedPart, PageId, Role, Tier};
+
+use kvweft_trace::event::Sum;
 
 use crate::platform::Cell;
 
@@ -26,7 +28,8 @@ pub struct Pools<C> {
     units: Vec<Unit>,
     /// Unit of each layer: index keys, KV.
     by_layer: Vec<[Option<usize>; 2]>,
-    tiers: [Vec<C>; 2],
+    /// Of each tier, for each unit, the cells of all pages.
+    tiers: [Vec<Vec<C>>; 2],
 }
 
 /// Bytes of a page, up to a whole word.
@@ -49,9 +52,10 @@ impl<C: Cell> Pools<C> {
             }
             by_layer.push(here);
         }
+        let engine = u8::from(config.role == Role::Decode);
         let tier = |tier: Tier, pages: u32| {
-            let cell = |unit: &Unit| C::new(tier, words(unit.layouts[usize::from(tier.0)]));
-            (0..pages).flat_map(|_| units.iter().map(cell)).collect()
+            let cells = |unit: &Unit| C::pool(engine, tier, words(unit.layouts[usize::from(tier.0)]), pages as usize);
+            units.iter().map(cells).collect()
         };
         let tiers = [tier(Tier::DEVICE, config.device_pages), tier(Tier::HOST, config.host_pages)];
         Pools { units, by_layer, tiers }
@@ -74,7 +78,7 @@ impl<C: Cell> Pools<C> {
 
     /// A cell of a page.
     pub fn cell(&self, tier: Tier, page: PageId, unit: usize) -> &C {
-        &self.tiers[usize::from(tier.0)][page.0 as usize * self.units.len() + unit]
+        &self.tiers[usize::from(tier.0)][unit][page.0 as usize]
     }
 
     /// A cell of the page that is meant; the generation is the manager's business.
@@ -92,9 +96,10 @@ impl<C: Cell> Pools<C> {
         (self.cell_of(block, unit), 0..self.layout(block.tier, unit).page_bytes() as usize)
     }
 
-    /// The checksum of a cell.
-    pub fn sum(&self, block: BlockRef, unit: usize) -> u64 {
-        sum_of(&self.bytes(block, unit))
+    /// The checksums of cells.
+    pub fn sums(&self, cells: impl IntoIterator<Item = (BlockRef, usize)>) -> Vec<Sum> {
+        let parts: Vec<_> = cells.into_iter().map(|(block, unit)| self.whole(block, unit)).collect();
+        load_bytes(&parts).iter().map(|bytes| Sum(sum_of(bytes))).collect()
     }
 
     /// Forgets what a page holds.
@@ -128,11 +133,40 @@ pub fn load_bytes<C: Cell>(parts: &[(&C, Range<usize>)]) -> Vec<Vec<u8>> {
     parts.iter().zip(C::load_all(&wanted)).map(bytes).collect()
 }
 
-/// Writes a range of a page's bytes to its cell; `page` holds the whole page, so that words at the edges are known.
-pub fn store_bytes<C: Cell>(cell: &C, page: &[u8], range: Range<usize>) {
-    if range.is_empty() {
-        return;
+/// The bytes of a page, of which only those in some ranges are known.
+pub struct Patch<'a, C> {
+    /// Where the page lies.
+    pub cell: &'a C,
+    /// The page.
+    pub bytes: &'a mut [u8],
+    /// What is known of it.
+    pub ranges: &'a [Range<usize>],
+}
+
+/// Completes the words at the edges of ranges with what the cells hold.
+pub fn load_edges<C: Cell>(patches: &mut [Patch<'_, C>]) {
+    let edges = |ranges: &[Range<usize>]| {
+        let ends = ranges.iter().flat_map(|range| [range.start, range.end]).filter(|at| at % 8 != 0);
+        let mut words: Vec<usize> = ends.map(|at| at / 8).collect();
+        words.dedup();
+        words
+    };
+    let wanted =
+        (0..).zip(&*patches).flat_map(|(at, patch)| edges(patch.ranges).into_iter().map(move |word| (at, word)));
+    let wanted: Vec<(usize, usize)> = wanted.collect();
+    let parts: Vec<_> = wanted.iter().map(|&(at, word)| (patches[at].cell, word * 8..word * 8 + 8)).collect();
+    for ((at, word), bytes) in wanted.into_iter().zip(load_bytes(&parts)) {
+        let Patch { bytes: page, ranges, .. } = &mut patches[at];
+        for (at, byte) in (word * 8..page.len()).zip(bytes) {
+            if !ranges.iter().any(|range| range.contains(&at)) {
+                page[at] = byte;
+            }
+        }
     }
+}
+
+/// The words that hold a range of a page's bytes, and the place of the first; nothing of an empty range.
+pub fn words_of(page: &[u8], range: Range<usize>) -> Option<(usize, Vec<u64>)> {
     let (first, end) = (range.start / 8, range.end.div_ceil(8));
     let word = |at: usize| {
         let bytes = &page[at * 8..page.len().min(at * 8 + 8)];
@@ -140,8 +174,7 @@ pub fn store_bytes<C: Cell>(cell: &C, page: &[u8], range: Range<usize>) {
         word[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(word)
     };
-    let words: Vec<u64> = (first..end).map(word).collect();
-    cell.store(first, &words);
+    (!range.is_empty()).then(|| (first, (first..end).map(word).collect()))
 }
 
 /// Where an entry lies in a page: its bytes, and the bytes of its scale.
@@ -171,6 +204,15 @@ impl Half {
         match self {
             Half::First => 0..len / 2,
             Half::Second => len / 2..len,
+        }
+    }
+
+    /// The same of bytes, cut at a multiple of 16 if there is one between: what devices copy at once.
+    pub fn of_bytes(self, len: usize) -> Range<usize> {
+        let cut = if len < 32 { len / 2 } else { len / 2 / 16 * 16 };
+        match self {
+            Half::First => 0..cut,
+            Half::Second => cut..len,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Real threads.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
@@ -27,6 +28,7 @@ impl Platform for Std {
     type Condvar = Condvar;
     type Cell = Words;
     type Join = JoinHandle<()>;
+    type Queued = Infallible;
 
     fn wait<'a, T: Send + 'static>(condvar: &Condvar, guard: Guard<'a, Std, T>) -> Guard<'a, Std, T> {
         condvar.wait(guard).expect(POISONED)

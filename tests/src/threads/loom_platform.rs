@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "loom's cell is not `Sync`, and is shared to find out who does not lock")]
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kvweft_core::Tier;
@@ -47,6 +48,7 @@ impl Platform for LoomPlatform {
     type Condvar = LoomCondvar;
     type Cell = LoomCell;
     type Join = loom::thread::JoinHandle<()>;
+    type Queued = Infallible;
 
     fn wait<'a, T: Send + 'static>(condvar: &LoomCondvar, guard: Guard<'a, Self, T>) -> Guard<'a, Self, T> {
         condvar.0.wait(guard).expect(POISONED)

@@ -1,5 +1,6 @@
 //! Locks, threads and page memory of shuttle, which runs interleavings by lot.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use kvweft_core::Tier;
@@ -40,6 +41,7 @@ impl Platform for ShuttlePlatform {
     type Condvar = ShuttleCondvar;
     type Cell = ShuttleCell;
     type Join = shuttle::thread::JoinHandle<()>;
+    type Queued = Infallible;
 
     fn wait<'a, T: Send + 'static>(condvar: &ShuttleCondvar, guard: Guard<'a, Self, T>) -> Guard<'a, Self, T> {
         condvar.0.wait(guard).expect(POISONED)

@@ -18,9 +18,9 @@ pub(crate) struct Run {
     /// Where the engine runs.
     #[arg(long, default_value = "host")]
     pub(crate) on: Device,
-    /// Which GPU, with `--on cuda`.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) device: usize,
+    /// Which GPU, with `--on cuda`; with --split two, as in 0,1: for prefill and for decode.
+    #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_value = "0")]
+    pub(crate) device: Vec<usize>,
     /// Take what is not said here from this file, or from a built-in workload; docs/workloads.md describes them.
     #[arg(long, value_name = "FILE")]
     pub(crate) workload: Option<String>,

@@ -185,6 +185,7 @@ mod tests {
                 outcome: Outcome::Failed { why: "so".to_owned() },
                 seconds: 1.0,
             }],
+            faults: Vec::new(),
             measurements: vec![measurement("a", work(512)), measurement("b", None), measurement("c", work(2048))],
             calibration: Some(Calibration {
                 page_bytes: 8448,

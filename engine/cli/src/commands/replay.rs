@@ -45,7 +45,7 @@ pub(crate) fn run(args: &args::Replay) -> Result<ExitCode, Failure> {
         On::Model => None,
         On::Host => Some(many::<Std>(args.times, &world, &result)?),
         On::Cuda => {
-            Cuda::open(args.device).map_err(Failure::Gpu)?;
+            Cuda::open(&[args.device]).map_err(Failure::Gpu)?;
             Some(many::<Cuda>(args.times, &world, &result)?)
         }
     };

@@ -31,9 +31,7 @@ const PANICKED: &str =
 /// Runs the command.
 pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
     let chosen = workload::choose(args.workload.as_deref(), &args.played)?;
-    if args.on == Device::Cuda {
-        Cuda::open(args.device).map_err(Failure::Gpu)?;
-    }
+    open_gpus(args, &chosen.workload)?;
     let other = args.beside.as_deref().map(input::report).transpose()?;
     let run = fresh_name();
     let tool = format!("kvweft {}", env!("CARGO_PKG_VERSION"));
@@ -92,6 +90,29 @@ pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
         0 | 1 if !failures.is_empty() => 2,
         code => code,
     }))
+}
+
+/// Opens what `--device` names, if the run is on GPUs.
+fn open_gpus(args: &args::Run, workload: &Workload) -> Result<(), Failure> {
+    let wrong = |why: &str| Failure::Option { option: "device".to_owned(), why: why.to_owned() };
+    match args.device.as_slice() {
+        [_] => {}
+        [a, b] if a == b => return Err(wrong("expected two different GPUs, got one twice")),
+        [_, _] if workload.split => {}
+        [_, _] => return Err(wrong("two GPUs are for two engines, and there is one\nhelp: add --split")),
+        _ => return Err(wrong("expected one GPU or two")),
+    }
+    if args.on == Device::Cuda {
+        let gpus = Cuda::open(&args.device).map_err(Failure::Gpu)?;
+        if gpus.len() > 1 {
+            let way = if Cuda::peers() { "directly" } else { "through the host: no peer access" };
+            output::note(&format!(
+                "prefill on GPU {}, decode on GPU {}; bytes go {way}",
+                args.device[0], args.device[1]
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// How this run stands to another one, as ratios.

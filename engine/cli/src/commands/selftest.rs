@@ -27,7 +27,9 @@ pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
     let report = selftest(&gpu, part, args.max_device_memory, &mut seen);
     let document = json(&report);
     if text {
-        let lines: String = report.measurements.iter().map(|measurement| format!("{measurement}\n")).collect();
+        let faults = report.faults.iter().map(|fault| format!("{fault}\n"));
+        let lines: String =
+            faults.chain(report.measurements.iter().map(|measurement| format!("{measurement}\n"))).collect();
         output::result(&lines)?;
     } else {
         output::result(&document)?;
@@ -56,6 +58,7 @@ fn json(report: &Report) -> String {
         "version": 1,
         "gpu": report.gpu,
         "checks": report.checks,
+        "faults": report.faults,
         "measurements": report.measurements,
         "calibration": report.calibration,
         "passed": report.passed(),

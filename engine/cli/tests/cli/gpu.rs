@@ -23,3 +23,14 @@ fn without_a_gpu_each_command_says_what_is_missing() {
         folder.run(args).is_refused(missing);
     }
 }
+
+#[test]
+fn gpus_that_make_no_sense_are_refused_before_any_is_opened() {
+    let folder = Folder::new("gpus");
+    let refused = |args: &[&str], why: &str| {
+        folder.run(&[&["run", "--on", "cuda"], args].concat()).is_refused(&format!("error: --device: {why}\n"));
+    };
+    refused(&["--device", "0,1"], "two GPUs are for two engines, and there is one\nhelp: add --split");
+    refused(&["--device", "1,1", "--split"], "expected two different GPUs, got one twice");
+    refused(&["--device", "0,1,2", "--split"], "expected one GPU or two");
+}

@@ -1,15 +1,14 @@
-//! Gates in streams, and other devices.
+//! Gates in streams.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use kvweft_kernels::gpu::{Arch, CopyMethod, Job, Kernels, PagePool, PoisonArgs};
+use kvweft_kernels::gpu::{Arch, Kernels, PagePool, PoisonArgs};
 
-use super::lab::{Fault, Lab, Random, ensure, equal};
+use super::lab::{Fault, Lab, ensure, equal};
 use crate::error::CudaError;
-use crate::gpu::Gpu;
-use crate::memory::{DevicePool, HostPool};
+use crate::memory::HostPool;
 use crate::stream::{Priority, Stream};
 
 const GATES: u32 = 100;
@@ -95,36 +94,4 @@ impl Drop for OpenAtEnd<'_> {
     fn drop(&mut self) {
         self.0.word(0).store(GATES, Ordering::Release);
     }
-}
-
-/// Pages to another device's memory, by a kernel and by the copy engine.
-pub(super) fn peers(lab: &Lab) -> Result<String, Fault> {
-    let count = Gpu::count()?;
-    if count < 2 {
-        return Err(Fault::Skipped("there is one GPU only".to_owned()));
-    }
-    let ordinal = (0..count).find(|ordinal| *ordinal != lab.gpu.info().ordinal).expect("there are two");
-    let other = Gpu::open(ordinal)?;
-    if !lab.gpu.can_access(&other)? {
-        return Err(Fault::Skipped(format!("GPU {ordinal} does not let this one in")));
-    }
-    match lab.gpu.enable_access(&other) {
-        Ok(()) => {}
-        Err(error @ CudaError::Driver { .. }) => return Err(Fault::Skipped(error.to_string())),
-        Err(error) => return Err(error.into()),
-    }
-    let bytes = 41_984usize;
-    let random = Random::new(4);
-    let contents: Vec<u8> = (0..bytes).map(|_| random.next() as u8).collect();
-    let own = lab.upload(&contents)?;
-    let theirs = DevicePool::new(&other, 2 * bytes as u64)?;
-    lab.gpu.bind()?;
-    let to = theirs.span().part(0, bytes as u64);
-    super::copies::run(lab, CopyMethod::Registers, 4, &[Job::new(own.span(), to, 0, 0)?])?;
-    lab.stream.copy(own.span(), theirs.span().part(bytes as u64, bytes as u64))?;
-    lab.stream.synchronize()?;
-    let mut got = vec![0; 2 * bytes];
-    theirs.read(0, &mut got)?;
-    equal("pages in the other GPU's memory", &got, &[contents.as_slice(), &contents].concat())?;
-    Ok(format!("GPU {ordinal}: a kernel's and the copy engine's page arrived"))
 }

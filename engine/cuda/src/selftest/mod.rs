@@ -5,11 +5,14 @@
 
 mod attend;
 mod copies;
+mod faults;
 mod gates;
 mod graph;
 mod index;
 mod lab;
+mod overlap;
 mod pages;
+mod peers;
 mod report;
 mod select;
 mod speed;
@@ -18,6 +21,7 @@ mod whole;
 
 use std::time::Instant;
 
+pub use faults::FaultNoticed;
 pub use report::{Check, Measurement, Outcome, Report, Work};
 
 use crate::calibrate::Calibration;
@@ -48,7 +52,7 @@ const TESTS: &[(&str, Test)] = &[
     ("poison fills its pages, verify finds what changed", pages::poison_and_verify),
     ("pages beyond 4 GiB are found", pages::far_pages),
     ("gates hold a stream", gates::gates),
-    ("other GPUs' memory can be addressed", gates::peers),
+    ("other GPUs' memory can be addressed", peers::pages),
 ];
 
 /// Those that a tool which serialises kernels fails.
@@ -61,6 +65,8 @@ const BENCHES: &[(&str, Bench)] = &[
     ("speed of attention", speed::attention),
     ("speed of page care", speed::pages),
     ("speed of copies from and to the host", speed_copies::copies),
+    ("a reload beside a forward", overlap::reload),
+    ("speed of copies to another GPU", peers::rates),
 ];
 
 /// What of a self-test runs.
@@ -83,8 +89,13 @@ const CALIBRATED_PAGE: u64 = 8448;
 ///
 /// A failed check does not stop the others, except that after a fault of a kernel the driver refuses everything.
 pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Check)) -> Report {
-    let mut report =
-        Report { gpu: gpu.info().clone(), checks: Vec::new(), measurements: Vec::new(), calibration: None };
+    let mut report = Report {
+        gpu: gpu.info().clone(),
+        checks: Vec::new(),
+        faults: Vec::new(),
+        measurements: Vec::new(),
+        calibration: None,
+    };
     let lab = match Lab::new(gpu, memory_max) {
         Ok(lab) => lab,
         Err(error) => {
@@ -103,6 +114,11 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
     for (name, test) in tests.chain(TIMED.iter().filter(|_| part == Part::All)) {
         let begin = Instant::now();
         note(&mut report, name, begin, test(&lab));
+    }
+    if part != Part::Measurements {
+        let begin = Instant::now();
+        let result = faults::injected(&lab, &mut report.faults);
+        note(&mut report, "every injected fault is noticed, and nothing without", begin, result);
     }
     for (name, bench) in BENCHES.iter().filter(|_| part != Part::Checks) {
         let begin = Instant::now();

@@ -4,6 +4,7 @@ use core::fmt;
 
 use serde::Serialize;
 
+use super::faults::FaultNoticed;
 use crate::calibrate::Calibration;
 use crate::gpu::GpuInfo;
 
@@ -14,6 +15,8 @@ pub struct Report {
     pub gpu: GpuInfo,
     /// In the order in which they ran.
     pub checks: Vec<Check>,
+    /// What noticed which injected fault.
+    pub faults: Vec<FaultNoticed>,
     /// In the order in which they ran.
     pub measurements: Vec<Measurement>,
     /// Which way of copying suits which runs of pages here, if it was measured.

@@ -13,7 +13,7 @@ use crate::memory::{DevicePool, HostPool};
 const PAGES: [usize; 5] = [4352, 8448, 16_384, 41_984, 73_728];
 const BLOCKS: [u32; 4] = [1, 2, 4, 8];
 /// Bytes of a scattered copy.
-const TOTAL: usize = 128 << 20;
+pub(super) const TOTAL: usize = 128 << 20;
 
 pub(super) fn copies(lab: &Lab) -> Result<Vec<Measurement>, Fault> {
     let mut host = HostPool::new(lab.gpu, TOTAL)?;
@@ -73,7 +73,8 @@ fn scattered(lab: &Lab, method: CopyMethod, blocks: u32, page: usize, from: Span
     result
 }
 
-fn measurement(name: &str, shape: String, time: Duration, bytes: usize, big: Duration) -> Measurement {
+/// A copy of so many bytes, beside the time of a big copy of all.
+pub(super) fn measurement(name: &str, shape: String, time: Duration, bytes: usize, big: Duration) -> Measurement {
     Measurement {
         name: name.to_owned(),
         shape,

@@ -1,13 +1,13 @@
 //! Forward steps: the model, layer by layer, on what the pages hold.
 
-use kvweft_core::{BlockRef, Component, RunStep, StepItem, StepKind};
+use kvweft_core::{BlockRef, Component, LayerWait, RunStep, StepItem, StepKind, Tier};
 use kvweft_trace::event::{Event, Phase, Sum};
 use kvweft_world::Operation;
 
 use super::{Core, Engine, FROM_FORWARD, Report, Sampled, Stopped, Stopping, Turn};
 use crate::model::{Changed, Model, Token};
-use crate::platform::Platform;
-use crate::pool::{Half, entry, load_bytes, store_bytes, sum_of};
+use crate::platform::{Cell, Lock, Platform, Queued};
+use crate::pool::{Half, POISON, Patch, entry, load_bytes, load_edges, sum_of, words_of};
 
 /// The new entries of one page of one layer, on their way into memory.
 struct Written {
@@ -67,8 +67,10 @@ impl<P: Platform, M: Model> Engine<P, M> {
                     continue;
                 };
                 let turn = self.turn(Operation::Read { engine, step, layer, component });
-                self.wait_layer(op, layer, component, &turn)?;
-                self.read(op, &mut items, (layer, component, unit));
+                let waits = self.wait_layer(op, layer, component, &turn)?;
+                let sums = self.read(op, &mut items, (layer, component, unit));
+                self.wait_known(&waits, layer)?;
+                self.parts.log.note(|| Event::Read { engine, step, layer, component, sums });
                 if last && !writes && component == Component::Kv {
                     self.end_step(op, std::mem::take(&mut items));
                 }
@@ -115,33 +117,69 @@ impl<P: Platform, M: Model> Engine<P, M> {
         self.parts.model.start(&tokens, item.first_token as usize * self.unit)
     }
 
-    /// Waits for the reload events of a layer that the reads of one component need.
-    fn wait_layer(&self, op: &RunStep, layer: u8, component: Component, turn: &Turn<'_>) -> Result<(), Stopped> {
-        let owed = |wait: &kvweft_core::LayerWait| {
-            if component == Component::IndexK { wait.index } else { wait.kv }
-        };
-        let waits: Vec<_> = op.items.iter().flat_map(|item| &item.waits).filter(|wait| owed(wait).is_some()).collect();
+    /// Waits for the reload events of a layer that the reads of one component need. Where the device has the reload in its
+    /// order, the device waits; those waits are returned.
+    fn wait_layer<'a>(
+        &self,
+        op: &'a RunStep,
+        layer: u8,
+        component: Component,
+        turn: &Turn<'_>,
+    ) -> Result<Vec<&'a LayerWait>, Stopped> {
+        let owed = |wait: &LayerWait| if component == Component::IndexK { wait.index } else { wait.kv };
+        let waits = op.items.iter().flat_map(|item| &item.waits).filter(|wait| owed(wait).is_some());
+        let mut waits: Vec<&LayerWait> = waits.collect();
+        if waits.is_empty() {
+            return Ok(waits);
+        }
+        let mut core = self.lock();
+        loop {
+            waits.retain(|wait| !core.events.landed(wait, layer));
+            let Some(first) = waits.first() else { return Ok(waits) };
+            turn.held(owed(first).expect("only those that are owed"));
+            let marks = self.marks.lock();
+            let known = |wait: &&LayerWait| {
+                let (generation, mark) = marks.get(&(wait.slot.0, layer))?;
+                (Some(*generation) == wait.generation).then(|| mark.clone())
+            };
+            if let Some(known) = waits.iter().map(known).collect::<Option<Vec<_>>>() {
+                drop((marks, core));
+                known.iter().for_each(P::Queued::follow);
+                return Ok(waits);
+            }
+            drop(marks);
+            core = self.wait(core)?;
+        }
+    }
+
+    /// Waits until it is known here that what the device has waited for has happened, so that the manager and the log hear
+    /// of it first.
+    fn wait_known(&self, waits: &[&LayerWait], layer: u8) -> Result<(), Stopped> {
         if waits.is_empty() {
             return Ok(());
         }
         let mut core = self.lock();
-        while let Some(wait) = waits.iter().find(|wait| !core.events.landed(wait, layer)) {
-            turn.held(owed(wait).expect("only those that are owed"));
+        while waits.iter().any(|wait| !core.events.landed(wait, layer)) {
             core = self.wait(core)?;
         }
         Ok(())
     }
 
-    fn read(&self, op: &RunStep, items: &mut [M::Item], (layer, component, unit): (u8, Component, usize)) {
+    /// Reads what the cache has of one component of one layer; the checksums of the whole pages that were read, if anybody
+    /// writes them down.
+    fn read(&self, op: &RunStep, items: &mut [M::Item], (layer, component, unit): (u8, Component, usize)) -> Vec<Sum> {
+        let mut sums = match component {
+            Component::IndexK if P::Cell::COMPUTES => self.search(op, items, layer, unit),
+            Component::Kv if P::Cell::COMPUTES => self.add(op, items, layer, unit),
+            _ => vec![None; items.len()],
+        };
         let cached = |item: &'_ StepItem| (item.read as usize).min(item.pages.len());
-        // Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
-        let by_row = |item: &StepItem| component == Component::Kv && item.kind == StepKind::Decode;
-        let whole = op.items.iter().filter(|item| !by_row(item));
-        let parts: Vec<_> =
-            whole.flat_map(|item| &item.pages[..cached(item)]).map(|&page| self.pools.whole(page, unit)).collect();
-        let mut pages = load_bytes(&parts).into_iter();
-        let mut sums = Vec::new();
-        for (item, state) in op.items.iter().zip(&mut *items).filter(|(item, _)| !by_row(item)) {
+        let left: Vec<bool> = sums.iter().map(Option::is_none).collect();
+        let whole = |place: usize| left[place] && !by_row(component, &op.items[place]);
+        let wholes = (0..items.len()).filter(|&place| whole(place)).map(|place| &op.items[place]);
+        let parts = wholes.flat_map(|item| &item.pages[..cached(item)]).map(|&page| self.pools.whole(page, unit));
+        let mut pages = load_bytes(&parts.collect::<Vec<_>>()).into_iter();
+        for (place, (item, state)) in op.items.iter().zip(&mut *items).enumerate().filter(|(place, _)| whole(*place)) {
             let pages: Vec<Vec<u8>> = pages.by_ref().take(cached(item)).collect();
             if component == Component::IndexK {
                 self.parts.model.select(state, layer, &pages);
@@ -150,11 +188,54 @@ impl<P: Platform, M: Model> Engine<P, M> {
             }
             // Of the very bytes that were used: another look might find that a late copy has landed.
             if self.parts.log.is_on() {
-                sums.extend(pages.iter().map(|bytes| Sum(sum_of(bytes))));
+                sums[place] = Some(pages.iter().map(|bytes| Sum(sum_of(bytes))).collect());
             }
         }
-        self.take_rows(op, items, (layer, unit), by_row);
-        self.parts.log.note(|| Event::Read { engine: self.index, step: op.step, layer, component, sums });
+        self.take_rows(op, items, (layer, unit), |place| left[place] && by_row(component, &op.items[place]));
+        sums.into_iter().flatten().flatten().collect()
+    }
+
+    /// Scores and selects where the index keys are; the checksums, or nothing for an item that the memory cannot do.
+    fn search(&self, op: &RunStep, items: &mut [M::Item], layer: u8, unit: usize) -> Vec<Option<Vec<Sum>>> {
+        let model = &self.parts.model;
+        let searches = items.iter().map(|state| model.search(state, layer)).enumerate();
+        let searches: Vec<_> = searches.filter_map(|(place, search)| Some((place, search?))).collect();
+        let places: Vec<usize> = searches.iter().map(|(place, _)| *place).collect();
+        let requests: Vec<_> =
+            searches.into_iter().map(|(place, search)| (search, self.cached_cells(&op.items[place], unit))).collect();
+        let mut sums = vec![None; items.len()];
+        for (place, found) in places.into_iter().zip(P::Cell::search(&requests, self.parts.log.is_on())) {
+            model.selected(&mut items[place], layer, &found.selected);
+            sums[place] = Some(found.checksums.into_iter().map(Sum).collect());
+        }
+        sums
+    }
+
+    /// Adds up the wanted rows where they are, likewise.
+    fn add(&self, op: &RunStep, items: &mut [M::Item], layer: u8, unit: usize) -> Vec<Option<Vec<Sum>>> {
+        let model = &self.parts.model;
+        let mut sums = vec![None; items.len()];
+        for rows in [false, true] {
+            let which = (0..items.len()).filter(|&place| by_row(Component::Kv, &op.items[place]) == rows);
+            let (mut places, mut requests) = (Vec::new(), Vec::new());
+            for place in which {
+                let Some(addends) = model.addends(&items[place], layer) else { continue };
+                places.push(place);
+                requests.push((addends, self.cached_cells(&op.items[place], unit)));
+            }
+            let added = P::Cell::add(&requests, !rows && self.parts.log.is_on());
+            for (place, added) in places.into_iter().zip(added) {
+                model.added(&mut items[place], layer, &added.sums);
+                sums[place] = Some(added.checksums.into_iter().map(Sum).collect());
+            }
+        }
+        sums
+    }
+
+    /// The cells of the pages that an item reads.
+    fn cached_cells(&self, item: &StepItem, unit: usize) -> Vec<&P::Cell> {
+        let cached = (item.read as usize).min(item.pages.len());
+        item.pages[..cached].iter().map(|&page| self.pools.cell_of(page, unit)).collect()
     }
 
     /// Hands the KV entries over that an item wants, out of whole pages.
@@ -172,11 +253,11 @@ impl<P: Platform, M: Model> Engine<P, M> {
         op: &RunStep,
         items: &mut [M::Item],
         (layer, unit): (u8, usize),
-        by_row: impl Fn(&StepItem) -> bool,
+        by_row: impl Fn(usize) -> bool,
     ) {
         let mut wanted = Vec::new();
         let mut parts = Vec::new();
-        for (place, item) in op.items.iter().enumerate().filter(|(_, item)| by_row(item)) {
+        for (place, item) in op.items.iter().enumerate().filter(|(place, _)| by_row(*place)) {
             let cached = &item.pages[..(item.read as usize).min(item.pages.len())];
             for at in self.parts.model.wanted(&items[place], layer) {
                 let Some(&page) = cached.get(at.0 as usize) else { continue };
@@ -199,19 +280,16 @@ impl<P: Platform, M: Model> Engine<P, M> {
         let index = self.pools.unit(layer, Component::IndexK);
         let Some(kv) = self.pools.unit(layer, Component::Kv) else { return Vec::new() };
         let pages = |item: &'_ StepItem| (item.write_from as usize).min(item.pages.len())..item.pages.len();
-        let new = op.items.iter().flat_map(|item| &item.pages[pages(item)]);
-        let units = [index, Some(kv)].into_iter().flatten();
-        let parts: Vec<_> = new.flat_map(|&page| units.clone().map(move |unit| self.pools.whole(page, unit))).collect();
-        let mut bytes = load_bytes(&parts).into_iter();
+        let poison = |unit: usize| vec![POISON; self.pools.layout(Tier::DEVICE, unit).page_bytes() as usize];
         let mut written = Vec::new();
         for (at, (item, state)) in op.items.iter().zip(items).enumerate() {
             for position in pages(item) {
-                let mut index_bytes = index.and_then(|_| bytes.next());
-                let mut kv_bytes = bytes.next().expect("as many as were asked for");
-                let changed = self.parts.model.write(state, layer, position, index_bytes.as_deref_mut(), &mut kv_bytes);
-                written.push(Written { item: at, position, index: index_bytes, kv: kv_bytes, changed });
+                let (mut index, mut kv) = (index.map(poison), poison(kv));
+                let changed = self.parts.model.write(state, layer, position, index.as_deref_mut(), &mut kv);
+                written.push(Written { item: at, position, index, kv, changed });
             }
         }
+        self.load_edges(op, layer, &mut written);
         self.store_half(op, layer, &written, Half::First);
         written
     }
@@ -219,25 +297,39 @@ impl<P: Platform, M: Model> Engine<P, M> {
     fn write_end(&self, op: &RunStep, layer: u8, written: &[Written]) {
         self.store_half(op, layer, written, Half::Second);
         let units = [Component::IndexK, Component::Kv].map(|component| self.pools.unit(layer, component));
-        let sums = || {
-            let page = |page: &Written| op.items[page.item].pages[page.position];
-            let sum = |one: &Written| {
-                units.into_iter().flatten().map(|unit| Sum(self.pools.sum(page(one), unit))).collect::<Vec<_>>()
-            };
-            written.iter().flat_map(sum).collect()
-        };
+        let cells = written.iter().flat_map(|page| {
+            let block = op.items[page.item].pages[page.position];
+            units.into_iter().flatten().map(move |unit| (block, unit))
+        });
         self.parts.log.note(|| Event::Write {
             engine: self.index,
             step: op.step,
             layer,
             phase: Phase::End,
-            sums: sums(),
+            sums: self.pools.sums(cells),
         });
+    }
+
+    /// Looks up the bytes that share a word with new ones.
+    fn load_edges(&self, op: &RunStep, layer: u8, written: &mut [Written]) {
+        let [index, kv] = [Component::IndexK, Component::Kv].map(|component| self.pools.unit(layer, component));
+        let mut patches = Vec::new();
+        for Written { item, position, index: index_bytes, kv: kv_bytes, changed } in written {
+            let block = op.items[*item].pages[*position];
+            if let (Some(unit), Some(bytes)) = (index, index_bytes) {
+                patches.push(Patch { cell: self.pools.cell_of(block, unit), bytes, ranges: &changed.index });
+            }
+            if let Some(unit) = kv {
+                patches.push(Patch { cell: self.pools.cell_of(block, unit), bytes: kv_bytes, ranges: &changed.kv });
+            }
+        }
+        load_edges(&mut patches);
     }
 
     fn store_half(&self, op: &RunStep, layer: u8, written: &[Written], half: Half) {
         let index = self.pools.unit(layer, Component::IndexK);
         let kv = self.pools.unit(layer, Component::Kv);
+        let mut parts = Vec::new();
         for page in written {
             let block = op.items[page.item].pages[page.position];
             let cells = [(index, page.index.as_deref(), &page.changed.index), (kv, Some(&*page.kv), &page.changed.kv)];
@@ -245,11 +337,13 @@ impl<P: Platform, M: Model> Engine<P, M> {
                 let (Some(unit), Some(bytes)) = (unit, bytes) else { continue };
                 let cell = self.pools.cell_of(block, unit);
                 for range in ranges {
-                    let part = half.of(range.len());
-                    store_bytes(cell, bytes, range.start + part.start..range.start + part.end);
+                    let part = half.of_bytes(range.len());
+                    let words = words_of(bytes, range.start + part.start..range.start + part.end);
+                    parts.extend(words.map(|(first, words)| (cell, first, words)));
                 }
             }
         }
+        P::Cell::store_all(&parts);
     }
 
     /// The step is over: its results are reported.
@@ -268,4 +362,9 @@ impl<P: Platform, M: Model> Engine<P, M> {
         drop(core);
         P::notify_all(&self.changed);
     }
+}
+
+/// Decode steps read single rows of the KV pages, so that there is no sum of whole pages to tell.
+fn by_row(component: Component, item: &StepItem) -> bool {
+    component == Component::Kv && item.kind == StepKind::Decode
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use kvweft_core::{
-    BlockHash, Config, CopyOp, Effect, Input, Life, Manager, MetadataSlot, MoveKind, Outcome, Part, Rejected,
-    RequestId, Role, Room, RunStep, SendOp, StepId, Stream, Timer, TransferId,
+    BlockHash, Config, CopyOp, Effect, Generation, Input, Life, Manager, MetadataSlot, MoveKind, Outcome, Part,
+    Rejected, RequestId, Role, Room, RunStep, SendOp, StepId, Stream, Timer, TransferId,
 };
 use kvweft_trace::event::{Event, InputRecord};
 use kvweft_world::Operation;
@@ -27,7 +27,7 @@ use crate::gate::{Gate, Open};
 use crate::link::Link;
 use crate::log::Log;
 use crate::model::Model;
-use crate::platform::{Guard, Lock, Platform};
+use crate::platform::{Guard, Lock, Platform, Queued};
 use crate::pool::Pools;
 
 /// Queues of reports, as the scheduler takes them.
@@ -173,10 +173,16 @@ pub struct Engine<P: Platform, M: Model> {
     /// A request has ended.
     pub(crate) answered: P::Condvar,
     pub(crate) pools: Pools<P::Cell>,
+    /// For each event slot and layer, the newest reload that a device has in its order: its generation, and when the layer has
+    /// landed. Locked last.
+    pub(crate) marks: P::Mutex<Marks<P>>,
     pub(crate) parts: Parts<P, M>,
     /// Whether a thread has panicked.
     pub(crate) broken: AtomicBool,
 }
+
+/// By event slot and layer.
+type Marks<P> = BTreeMap<(u8, u8), (Generation, <<P as Platform>::Queued as Queued>::Mark)>;
 
 /// Whether the threads of an engine were told to end while this one waited.
 pub(crate) struct Stopped;
@@ -213,6 +219,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
             unit: usize::from(page_tokens / config.geometry.page_tokens.max(1)).max(1),
             page_tokens: usize::from(page_tokens),
             pools: Pools::new(&config),
+            marks: P::Mutex::new(BTreeMap::new()),
             core: P::Mutex::new(core),
             changed: P::Condvar::default(),
             answered: P::Condvar::default(),

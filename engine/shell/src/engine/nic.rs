@@ -137,7 +137,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
         }
         P::Cell::copy_all(&moves);
         let told = half == Half::Second && self.parts.log.is_on();
-        written.into_iter().filter(|_| told).map(|(page, unit)| Sum(peer.pools.sum(page, unit))).collect()
+        peer.pools.sums(written.into_iter().filter(|_| told))
     }
 
     fn write_metadata(&self, op: &SendOp) {

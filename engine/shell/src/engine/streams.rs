@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use kvweft_core::{CopyOp, Direction, Fence, FenceOn, Input, Outcome, Part, PartKind, Rank, Record, RunStep};
-use kvweft_trace::event::{Event, Phase, Sum};
+use kvweft_core::{
+    CopyOp, Direction, Fence, FenceOn, Input, MovedPart, Outcome, Part, PartKind, Rank, Record, RunStep,
+};
+use kvweft_trace::event::{Event, Phase};
 use kvweft_world::Operation;
 
 use super::{Core, Engine, FROM_LOAD, FROM_STORE, Op, Report, Stopped, Stopping, Turn, stream_index};
 use crate::model::Model;
-use crate::platform::{Cell, Platform};
+use crate::platform::{Cell, Lock, Move, Platform, Queued};
 use crate::pool::{Half, moved_words};
 
 /// The whole of a copy, as its completion names it.
@@ -96,21 +98,29 @@ impl<P: Platform, M: Model> Engine<P, M> {
         Ok(())
     }
 
-    /// Moves pages between tiers, layer by layer.
+    /// Moves pages between tiers, layer by layer. A device with an order of its own has all of it at once: at the begin if
+    /// gates hold it, so that they hold the device, and else behind the fences.
     fn copy(&self, op: &CopyOp) -> Result<(), Stopped> {
         let here = op.record_on == op.stream;
-        let mut fences = op.after.as_slice();
+        let held = !self.parts.gate.open();
+        let mut queued = held.then(|| self.queue(op, true));
+        let mut batches = 0..;
         let last_layer = (0..self.layers).rev().find(|&layer| op.parts.iter().any(|part| part.layers.has(layer)));
         for layer in 0..self.layers {
             let last = op.parts.iter().rposition(|part| part.layers.has(layer));
             for (at, moved) in op.parts.iter().enumerate().filter(|(_, part)| part.layers.has(layer)) {
                 let (engine, transfer, component) = (self.index, op.transfer, moved.component);
                 let turn = self.turn(Operation::CopyBegin { engine, transfer, layer, component });
-                self.wait_fences(std::mem::take(&mut fences), &turn)?;
-                self.move_pages(op, at, layer, Half::First);
+                let first = batches.next().expect("it has no end");
+                if first == 0 {
+                    self.wait_fences(&op.after, &turn)?;
+                }
+                let queued = queued.get_or_insert_with(|| self.queue(op, false)).as_ref();
+                self.move_pages(op, at, layer, Half::First, queued.map(|queued| (queued, first)));
                 drop(turn);
                 let turn = self.turn(Operation::CopyEnd { engine, transfer, layer, component });
-                self.move_pages(op, at, layer, Half::Second);
+                let second = batches.next().expect("it has no end");
+                self.move_pages(op, at, layer, Half::Second, queued.map(|queued| (queued, second)));
                 if here && op.record.is_none() && Some(layer) == last_layer && Some(at) == last {
                     self.copied(op);
                 }
@@ -129,8 +139,39 @@ impl<P: Platform, M: Model> Engine<P, M> {
         Ok(())
     }
 
-    /// Half of one component of one layer, for every page.
-    fn move_pages(&self, op: &CopyOp, part: usize, layer: u8, half: Half) {
+    /// Hands a copy to the device, if it has an order of its own, in the batches that [`Engine::copy`] makes; its events are
+    /// known from then on to those who can wait on the device.
+    fn queue(&self, op: &CopyOp, held: bool) -> Option<P::Queued> {
+        let parts = |layer| op.parts.iter().filter(move |part| part.layers.has(layer));
+        let layers = (0..self.layers).flat_map(|layer| parts(layer).map(move |moved| (layer, moved)));
+        let batches = || {
+            let halves =
+                layers.clone().flat_map(|(layer, moved)| [Half::First, Half::Second].map(|half| (layer, moved, half)));
+            halves.map(|(layer, moved, half)| self.moves(op, moved, layer, half)).collect()
+        };
+        let queued = P::queue(batches, held)?;
+        if let Some(record) = op.record.filter(|_| op.record_on == op.stream) {
+            let mut marks = self.marks.lock();
+            for (at, (layer, _)) in layers.enumerate() {
+                marks.insert((record.slot.0, layer), (record.generation, queued.mark(2 * at + 1)));
+            }
+            drop(marks);
+            // Whoever has looked and found none is asleep by now.
+            drop(self.lock());
+            P::notify_all(&self.changed);
+        }
+        Some(queued)
+    }
+
+    fn moves(&self, op: &CopyOp, moved: &MovedPart, layer: u8, half: Half) -> Vec<Move<'_, P::Cell>> {
+        let Some(unit) = self.pools.unit(layer, moved.component) else { return Vec::new() };
+        let cells =
+            op.pairs.iter().map(|pair| (self.pools.cell_of(pair.from, unit), self.pools.cell_of(pair.to, unit)));
+        cells.map(|(from, to)| (from, to, moved_words(from, to, moved, half))).collect()
+    }
+
+    /// Half of one component of one layer, for every page; a batch of those that the device has, if it has them.
+    fn move_pages(&self, op: &CopyOp, part: usize, layer: u8, half: Half, queued: Option<(&P::Queued, usize)>) {
         let moved = &op.parts[part];
         let event = |phase, sums| Event::Copy {
             engine: self.index,
@@ -144,15 +185,14 @@ impl<P: Platform, M: Model> Engine<P, M> {
         if half == Half::First {
             self.parts.log.note(|| event(Phase::Begin, Vec::new()));
         }
-        let Some(unit) = self.pools.unit(layer, moved.component) else { return };
-        let moves = op.pairs.iter().map(|pair| {
-            let (from, to) = (self.pools.cell_of(pair.from, unit), self.pools.cell_of(pair.to, unit));
-            (from, to, moved_words(from, to, moved, half))
-        });
-        P::Cell::copy_all(&moves.collect::<Vec<_>>());
-        if half == Half::Second {
-            let sum = |pair: &kvweft_core::Pair| Sum(self.pools.sum(pair.to, unit));
-            self.parts.log.note(|| event(Phase::End, op.pairs.iter().map(sum).collect()));
+        match queued {
+            Some((queued, batch)) => queued.settle(batch),
+            None => P::Cell::copy_all(&self.moves(op, moved, layer, half)),
+        }
+        let unit = self.pools.unit(layer, moved.component);
+        if let (Half::Second, Some(unit)) = (half, unit) {
+            let cells = op.pairs.iter().map(|pair| (pair.to, unit));
+            self.parts.log.note(|| event(Phase::End, self.pools.sums(cells)));
         }
     }
 

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use kvweft_core::{Dtype, Layout, Scale};
-use kvweft_kernels::IndexFormat;
+use kvweft_kernels::{IndexFormat, KvFormat};
 
 /// Values of a KV row, at most: those that DeepSeek's rows store as 8-bit floats.
 const VALUES_MAX: usize = 448;
@@ -70,6 +70,17 @@ impl LayerShape {
             Dtype::Bf16 => IndexFormat::Bf16,
             Dtype::Fp4 => IndexFormat::Fp4,
         })
+    }
+
+    /// How the kernels name the layout of the KV rows, where they know it.
+    pub(super) fn kv_format(&self) -> Option<KvFormat> {
+        let Layout { dtype, scale, bytes_per_entry, scale_bytes_per_entry, .. } = self.kv;
+        let format = match (dtype, scale) {
+            (Dtype::Fp8, Scale::PerRow) => KvFormat::Fp8,
+            (Dtype::Bf16, Scale::None) => KvFormat::Bf16,
+            _ => return None,
+        };
+        (format.row_bytes() == usize::from(bytes_per_entry + scale_bytes_per_entry)).then_some(format)
     }
 
     /// Values of a KV row.

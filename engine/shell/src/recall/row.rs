@@ -1,11 +1,14 @@
 //! KV rows: integers from 0 to 15 as floats, filler behind them, and a scale of 1.
 
+use core::ops::Range;
+
 use kvweft_core::Dtype;
-use kvweft_kernels::e4m3_to_f32;
+use kvweft_kernels::{KvFormat, e4m3_to_f32};
 
 use super::answer::NIBBLES;
 use super::chain::word;
 use super::layer::LayerShape;
+use crate::ask::sound;
 
 /// One nibble per byte; byte `j` of an answer is nibbles `2 j` (low) and `2 j + 1` (high). Sums wrap, and only their low
 /// four bits count.
@@ -17,8 +20,9 @@ pub(super) const WORD: usize = 16;
 /// 0 to 15 as e4m3.
 const E4M3: [u8; 16] = [0x00, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e, 0x50, 0x51, 0x52, 0x53, 0x54, 0x55, 0x56, 0x57];
 
-/// Larger values and smaller ones count as this.
-const VALUE_MAX: f32 = 1e6;
+/// Where the kernels find the scales of a row that they know, one for 128 values each: behind 512 values, whatever lies
+/// behind the row.
+const SCALES: Range<usize> = 512..528;
 
 /// Writes a row and its scale. The values are those of `key`; `closing`, no longer than a row, takes the place of the
 /// first ones.
@@ -55,6 +59,9 @@ pub(super) fn write(
     };
     fill(&mut row[used..], filler, 0);
     fill(scale, filler, 1 << 20);
+    if shape.kv_format() == Some(KvFormat::Fp8) {
+        row[SCALES].as_chunks_mut::<4>().0.fill(1f32.to_le_bytes());
+    }
     if let Some(scale) = scale.first_chunk_mut::<4>() {
         *scale = 1f32.to_le_bytes();
     }
@@ -78,7 +85,8 @@ pub(super) fn add_pure(key: u64, byte: usize, sums: &mut Nibbles) {
 pub(super) struct Reader<'a> {
     dtype: Dtype,
     row: &'a [u8],
-    scale: f32,
+    /// Of each 128 values.
+    scales: [f32; 4],
 }
 
 impl<'a> Reader<'a> {
@@ -86,11 +94,17 @@ impl<'a> Reader<'a> {
         let expected = (shape.kv.bytes_per_entry as usize, shape.scale(0).len());
         let got = (row.len(), scale.len());
         assert!(got == expected, "bytes of a row and its scale: expected {expected:?}, got {got:?}");
-        let scale = scale.first_chunk::<4>().map_or(1.0, |bytes| f32::from_le_bytes(*bytes));
-        Reader { dtype: shape.kv.dtype, row, scale }
+        let number = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+        let scales = if shape.kv_format() == Some(KvFormat::Fp8) {
+            let scales = row[SCALES].as_chunks::<4>().0;
+            core::array::from_fn(|tile| number(&scales[tile]))
+        } else {
+            [scale.first_chunk::<4>().map_or(1.0, number); 4]
+        };
+        Reader { dtype: shape.kv.dtype, row, scales }
     }
 
-    /// The value of a dimension, modulo 16. What is not finite counts as 0.
+    /// The value of a dimension, modulo 16. What was never written as a value counts as 0.
     pub(super) fn nibble(&self, dim: usize) -> u8 {
         let stored = match self.dtype {
             Dtype::Bf16 => {
@@ -99,9 +113,7 @@ impl<'a> Reader<'a> {
             }
             Dtype::Fp8 | Dtype::Fp4 => e4m3_to_f32(self.row[dim]),
         };
-        let value = stored * self.scale;
-        let value = if value.is_finite() { value.clamp(-VALUE_MAX, VALUE_MAX).round_ties_even() } else { 0.0 };
-        (value as i32).rem_euclid(16) as u8
+        sound(stored * self.scales[dim / 128]).rem_euclid(16) as u8
     }
 
     /// Adds the values of answer byte `byte` to `sums`.
@@ -161,14 +173,20 @@ mod tests {
     fn a_wrong_scale_changes_values_and_poison_is_0() {
         let shape = shapes()[0];
         let (mut row, mut scale) = (vec![0xff; 640], vec![0xff; 16]);
+        assert_eq!(shape.kv_format(), Some(KvFormat::Fp8));
         write(&shape, 7, 8, None, &mut row, &mut scale);
         let nibbles = |row: &[u8], scale: &[u8]| {
             let reader = Reader::new(&shape, row, scale);
             (0..NIBBLES).map(|dim| reader.nibble(dim)).collect::<Vec<u8>>()
         };
         let right = nibbles(&row, &scale);
-        assert_ne!(nibbles(&row, &[1; 16]), right);
-        assert_eq!(nibbles(&row, &[0xff; 16]), [0; NIBBLES]);
+        let with_scales = |byte: u8| {
+            let mut row = row.clone();
+            row[SCALES].fill(byte);
+            nibbles(&row, &scale)
+        };
+        assert_ne!(with_scales(1), right);
+        assert_eq!(with_scales(0xff), [0; NIBBLES]);
         assert_eq!(nibbles(&[0xff; 640], &scale), [0; NIBBLES]);
         assert_eq!(nibbles(&row, &f32::MAX.to_le_bytes().repeat(4)).len(), NIBBLES);
     }

@@ -3,14 +3,15 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use kvweft_kernels::mix64;
+use kvweft_kernels::{IndexFormat, mix64};
 
-use self::select::Reads;
+use self::select::{Asked, Reads};
 use super::answer::{END, NIBBLES};
 use super::model::RecallModel;
 use super::row::{Nibbles, Reader, byte};
 use super::sequence::{Ask, Sequence, Sums, Table};
 use super::{MARK, Token};
+use crate::ask::{Addends, PAGE_ENTRIES, Search};
 
 mod select;
 
@@ -134,6 +135,33 @@ impl Step {
             assert!(pages.len() >= needed, "pages of index keys: expected {needed}, got {}", pages.len());
             self.select_scored(layer, cached, pages);
         }
+        self.want_share(layer);
+    }
+
+    /// What [`Step::select`] looks for among cached index keys, for a device that scores by itself: nothing if there are
+    /// none, or if they are not stored as devices know them.
+    pub fn search(&self, layer: usize) -> Option<Search> {
+        let shape = self.sequence.shape(layer);
+        let format = shape.format().filter(|format| *format != IndexFormat::Fp4)?;
+        let cached = self.cached_entries(layer).min(self.context() * shape.entries());
+        (shape.entries() == PAGE_ENTRIES && cached > 0).then(|| self.search_scored(layer, format, cached))
+    }
+
+    /// Takes what a device has selected by [`Step::search`], in place of [`Step::select`].
+    ///
+    /// # Panics
+    ///
+    /// If that are not the selections of as many queries.
+    pub fn selected(&mut self, layer: usize, selected: &[Vec<u32>]) {
+        let cached = self.cached_entries(layer).min(self.context() * self.sequence.shape(layer).entries());
+        let asked = self.asked(layer);
+        assert!(asked.len() == selected.len(), "selections of {} queries, got {}", asked.len(), selected.len());
+        self.take_selected(layer, cached, asked, selected);
+        self.want_share(layer);
+    }
+
+    /// Wants the row of the marker, too, if something is sampled that it adds to.
+    fn want_share(&mut self, layer: usize) {
         let samples = self.asks.last().is_some_and(|ask| !ask.bytes.is_empty());
         if let (Some(row), true) = (self.share(layer), samples) {
             let wanted = &mut self.layers[layer].wanted;
@@ -175,6 +203,41 @@ impl Step {
             let asked = &asked[pick.asked as usize];
             let sums = &mut self.sums[asked.ask][layer].actual;
             asked.bytes.iter().for_each(|byte| reader.add(*byte as usize, sums));
+        }
+    }
+
+    /// The rows that [`Step::wanted`] names, as sums for a device: one for each query, then, if it is wanted, the row of the
+    /// marker by itself. Nothing where rows are not selected, or not stored as devices know them.
+    pub fn addends(&self, layer: usize) -> Option<Addends> {
+        let shape = self.sequence.shape(layer);
+        let Reads { picks, asked, wanted } = &self.layers[layer];
+        let format = shape.kv_format().filter(|_| shape.index.is_some() && shape.entries() == PAGE_ENTRIES)?;
+        let flat = |(page, entry): (u32, u32)| page * PAGE_ENTRIES as u32 + entry;
+        let mut entries = vec![Vec::new(); asked.len()];
+        picks.iter().for_each(|pick| entries[pick.asked as usize].push(flat(pick.at)));
+        let share = self.share(layer).filter(|share| wanted.binary_search(share).is_ok());
+        entries.extend(share.map(|share| vec![flat(share)]));
+        Some(Addends { format, entries })
+    }
+
+    /// Takes the sums of [`Step::addends`], in place of every [`Step::take`].
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer sums.
+    pub fn added(&mut self, layer: usize, sums: &[Vec<f32>]) {
+        let add = |bytes: &mut dyn Iterator<Item = usize>, from: &[f32], to: &mut Nibbles| {
+            for dim in bytes.flat_map(|byte| [2 * byte, 2 * byte + 1]) {
+                to[dim] = to[dim].wrapping_add((from[dim] as i32).rem_euclid(16) as u8);
+            }
+        };
+        let asked = &self.layers[layer].asked;
+        for (Asked { ask, bytes, .. }, sum) in asked.iter().zip(sums) {
+            let to = &mut self.sums[*ask][layer].actual;
+            add(&mut bytes.iter().map(|byte| *byte as usize), sum, to);
+        }
+        if let (Some(share), Some(ask)) = (sums.get(asked.len()), self.asks.last()) {
+            add(&mut ask.bytes.clone(), share, &mut self.shares[layer]);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Which entries a step wants.
 
-use kvweft_kernels::{KEY_DIM, Query, decode_keys, logits, top_k};
+use kvweft_kernels::{IndexFormat, KEY_DIM, Query, decode_keys, logits, top_k};
 
 use super::Step;
+use crate::ask::{Search, Wanted};
 use crate::recall::codes::{CODES_MAX, hit, query, weights};
 
 /// What a layer reads from the cache.
@@ -47,21 +48,49 @@ impl Step {
 
     /// Selects by the scores of the first `cached` entries, which are read, and of new ones, which are known.
     pub(super) fn select_scored(&mut self, layer: usize, cached: usize, pages: &[&[u8]]) {
-        let (entries, hit) = (self.sequence.shape(layer).entries(), hit(self.sequence.model.heads));
+        let entries = self.sequence.shape(layer).entries();
         let asked = self.asked(layer);
         let mut codes: Vec<u8> = asked.iter().map(|asked| asked.code).collect();
         codes.dedup();
         let mut scores = self.scores(layer, cached, pages, &codes);
         for (code, scores) in codes.iter().zip(&mut scores) {
-            self.score_new(layer, *code, hit, scores);
+            self.score_new(layer, *code, scores);
         }
-        let (mut selected, mut picks) = (Vec::new(), Vec::new());
         let mut rows = codes.iter().zip(&scores).peekable();
-        for (place, Asked { code, ask, bytes }) in (0u32..).zip(&asked) {
+        let select = |Asked { code, ask, .. }: &Asked| {
             while rows.next_if(|(of, _)| *of != code).is_some() {}
             let (_, scores) = rows.peek().expect("each code was scored");
-            let (pages, sums) = (self.asks[*ask].pages, &mut self.sums[*ask][layer].actual);
+            let (pages, mut selected) = (self.asks[*ask].pages, Vec::new());
             top_k(&scores[..pages * entries], pages, &mut selected);
+            selected
+        };
+        let selected: Vec<Vec<u32>> = asked.iter().map(select).collect();
+        self.take_selected(layer, cached, asked, &selected);
+    }
+
+    /// The same as something to look for: what is asked is in the order of [`Step::asked`].
+    pub(super) fn search_scored(&self, layer: usize, format: IndexFormat, cached: usize) -> Search {
+        let (heads, entries) = (self.sequence.model.heads, self.sequence.shape(layer).entries());
+        let wanted = |Asked { code, ask, .. }: Asked| {
+            let k = self.asks[ask].pages;
+            let cached = cached.min(k * entries);
+            let mut known = vec![0.0; cached];
+            if cached < k * entries {
+                self.score_new(layer, code, &mut known);
+                known.truncate(k * entries);
+            }
+            Wanted { q: query(heads, code), cached, known: known.split_off(cached), k }
+        };
+        let wanted = self.asked(layer).into_iter().map(wanted).collect();
+        Search { format, heads, weights: weights(heads), wanted }
+    }
+
+    /// Keeps which cached entries were selected, and adds up new ones.
+    pub(super) fn take_selected(&mut self, layer: usize, cached: usize, asked: Vec<Asked>, selected: &[Vec<u32>]) {
+        let entries = self.sequence.shape(layer).entries();
+        let mut picks = Vec::new();
+        for ((place, Asked { ask, bytes, .. }), selected) in (0u32..).zip(&asked).zip(selected) {
+            let sums = &mut self.sums[*ask][layer].actual;
             for flat in selected.iter().map(|flat| *flat as usize) {
                 let (page, entry) = (flat / entries, flat % entries);
                 if flat >= cached {
@@ -99,7 +128,7 @@ impl Step {
     }
 
     /// What the bytes of all asks look for, by code.
-    fn asked(&self, layer: usize) -> Vec<Asked> {
+    pub(super) fn asked(&self, layer: usize) -> Vec<Asked> {
         let mut codes: [Vec<Asked>; CODES_MAX] = [const { Vec::new() }; CODES_MAX];
         for (at, ask) in self.asks.iter().enumerate() {
             for (byte, code) in self.sequence.asked(layer, ask) {
@@ -114,9 +143,9 @@ impl Step {
     }
 
     /// Appends the scores of new entries, which are not read but known.
-    fn score_new(&self, layer: usize, code: u8, hit: f32, scores: &mut Vec<f32>) {
+    fn score_new(&self, layer: usize, code: u8, scores: &mut Vec<f32>) {
         let entries = self.sequence.shape(layer).entries();
-        let (cached, pages) = (scores.len(), self.context());
+        let (cached, pages, hit) = (scores.len(), self.context(), hit(self.sequence.model.heads));
         scores.resize(pages * entries, 0.0);
         for page in cached / entries..pages {
             // Pages that new tokens fill and an answer looks at come before a new marker: their tables exist.
