@@ -186,7 +186,8 @@ pub(crate) struct Search {
     /// Give up when the tables of one world grow beyond this, for instance 512M or 4G.
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size)]
     pub(crate) max_memory: u64,
-    /// Worker threads. Changes nothing but the speed. The default is one a core.
+    /// Worker threads, for scenarios side by side, and within a world for as many as are left over. Changes nothing but the
+    /// speed. The default is one a core, and one within a world.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
     /// Keep whole encodings in place of 128-bit fingerprints: slower, and exact.

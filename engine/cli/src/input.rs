@@ -71,9 +71,8 @@ pub(crate) fn settings(args: &args::Search) -> Result<Settings, Failure> {
     let mut explore = Options { states_max: args.max_states, table_bytes_max: args.max_memory, ..Options::default() };
     explore.exact = args.exact;
     explore.reduce = args.reduce;
-    if let Some(threads) = args.threads {
-        explore.threads = usize::from(threads);
-    }
+    // A second thread within a small world costs more than it brings: only those who ask for it get it.
+    explore.threads = args.threads.map_or(1, usize::from);
     Ok(Settings { explore, drop, only: properties(&args.only)?, grain: args.grain.map(grain) })
 }
 

@@ -4,13 +4,17 @@ use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+/// How many threads the machine runs at once.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Does the work on each thing, on so many threads or on one a core; results in the order of the things.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     things: &[T],
     threads: Option<NonZeroU16>,
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.map_or_else(cores, |threads| usize::from(threads.get())).min(things.len());
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, R)>> = Mutex::default();

@@ -2,12 +2,16 @@
 
 use std::cell::Cell;
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use kvweft_check::explore::Progress;
 
 use crate::output;
+
+/// The bars of searches that run side by side.
+static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// How often a long search says how far it is, where nobody watches a bar.
 const SAID_EVERY: Duration = Duration::from_secs(30);
@@ -26,7 +30,7 @@ impl Shown {
     /// For the search `at` of `of`, whose tables may take `bytes_max`.
     pub(crate) fn new(at: usize, of: usize, name: &str, bytes_max: u64) -> Shown {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
+            let bar = BARS.add(ProgressBar::new_spinner());
             bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("the template is fixed"));
             bar
         });

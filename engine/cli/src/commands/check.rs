@@ -1,10 +1,11 @@
 //! `kvweft check`.
 
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use kvweft_check::explore::{Limit, MissProbability, Outcome, Verdict};
+use kvweft_check::explore::{Limit, MissProbability, Options, Outcome, Verdict};
 use kvweft_check::grow::shrink_first;
 use kvweft_check::record::replay;
 use kvweft_check::reduce::Reduction;
@@ -19,6 +20,7 @@ use crate::args::{self, Format};
 use crate::commands::{bounded, grow, plan};
 use crate::coverage::Coverage;
 use crate::failure::Failure;
+use crate::parallel::{cores, in_parallel};
 use crate::progress::Shown;
 use crate::{input, json, output, table};
 
@@ -42,19 +44,26 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     let checkpoints = args.checkpoint.as_ref().map(|folder| checkpoints(folder, args, &scenarios)).transpose()?;
     let whole_suite = args.scenarios.is_empty() && args.tag.is_none();
     let started = Instant::now();
-    let mut reports = Vec::new();
+    // Worlds side by side use cores better than a world on several: only threads that are left over share one.
+    let threads = args.search.threads.map_or_else(cores, usize::from);
+    let side_by_side = threads.clamp(1, scenarios.len().max(1));
+    let within = args.search.threads.map_or(1, |threads| usize::from(threads) / side_by_side);
+    let each = Settings { explore: Options { threads: within, ..settings.explore.clone() }, ..settings.clone() };
+    let numbered: Vec<(usize, &Scenario)> = scenarios.iter().enumerate().collect();
+    let reports =
+        in_parallel(&numbered, u16::try_from(side_by_side).ok().and_then(NonZeroU16::new), |&(at, scenario)| {
+            let shown = Shown::new(at + 1, scenarios.len(), &scenario.name, args.search.max_memory);
+            let report = check_from(scenario, &each, &|progress| shown.show(progress), checkpoints.as_ref());
+            shown.clear();
+            let report = report.map_err(Failure::Checkpoint)?;
+            if let Some(folder) = &args.out {
+                write_causes(folder, scenario, &report, settings.grain)?;
+            }
+            Ok(report)
+        });
+    let reports = reports.into_iter().collect::<Result<Vec<Report>, Failure>>()?;
     let mut bench = Bench::default();
-    for (at, scenario) in scenarios.iter().enumerate() {
-        let shown = Shown::new(at + 1, scenarios.len(), &scenario.name, args.search.max_memory);
-        let report = check_from(scenario, &settings, &|progress| shown.show(progress), checkpoints.as_ref());
-        let report = report.map_err(Failure::Checkpoint)?;
-        shown.clear();
-        bench.add(&report);
-        if let Some(folder) = &args.out {
-            write_causes(folder, scenario, &report, settings.grain)?;
-        }
-        reports.push(report);
-    }
+    reports.iter().for_each(|report| bench.add(report));
     let coverage = (whole_suite && !args.search.reduce && args.search.drop.is_empty() && args.search.only.is_empty())
         .then(|| coverage(&reports));
     match args.format {

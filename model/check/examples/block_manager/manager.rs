@@ -181,7 +181,7 @@ impl BlockManager {
             request: sequence.id,
             life: sequence.life,
             kind,
-            pages: sequence.blocks[..end].to_vec(),
+            pages: sequence.blocks[..end].to_vec().into(),
             read: from as u32,
             write_from: from as u32,
             first_token: from as u32,
