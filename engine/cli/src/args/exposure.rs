@@ -9,7 +9,7 @@ pub(super) const EXIT_CODES: &str = "Exit codes: 0 when everything was simulated
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Exposure {
-    /// A matrix with a table [exposure], or the name of a built-in one; docs/exposure.md describes it.
+    /// A matrix with a table `exposure`, or the name of a built-in one; docs/exposure.md describes it.
     #[arg(value_name = "MATRIX", default_value = "case")]
     pub(crate) matrix: String,
     /// Simulated runs of each point, in place of what the matrix says.
