@@ -42,6 +42,10 @@ bench:
 bench-peers *args:
     cargo run --release --manifest-path tests/bench/Cargo.toml --target-dir target/bench -- {{args}}
 
+# Races the simulator against aisimulate on the same logs; FOLDER holds the logs whole. Compiles the peer, which nothing else does.
+bench-sim folder *args:
+    cargo run --release --manifest-path tests/bench-sim/Cargo.toml --target-dir target/bench-sim -- {{folder}} {{args}}
+
 # Runs the property tests and the fuzzed parsers with many more cases than `just test` does (long).
 fuzz cases="100000":
     PROPTEST_CASES={{cases}} cargo test --release -p kvweft-tests
