@@ -148,16 +148,8 @@ fn configs(scenario: &Scenario, drops: RuleSet, order: AllocationOrder) -> Vec<C
     if !split {
         return vec![first];
     }
-    let second = Config {
-        role: Role::Decode,
-        geometry: geometry(scenario, true),
-        device_pages: world.decode_pages,
-        host_pages: 0,
-        metadata_slots: world.metadata_slots,
-        write_policy: WritePolicy::Off,
-        prefix_cache: false,
-        ..first.clone()
-    };
+    let second =
+        Config { geometry: geometry(scenario, true), ..first.decode(world.decode_pages, world.metadata_slots) };
     vec![first, second]
 }
 

@@ -161,15 +161,7 @@ impl Settings {
         if !self.split {
             return vec![first];
         }
-        let second = Config {
-            role: Role::Decode,
-            device_pages: self.decode_pages,
-            host_pages: 0,
-            metadata_slots: self.batch_max.max(2),
-            write_policy: WritePolicy::Off,
-            prefix_cache: false,
-            ..first.clone()
-        };
+        let second = first.decode(self.decode_pages, self.batch_max.max(2));
         vec![first, second]
     }
 }

@@ -31,7 +31,7 @@ fn computed(rules: RuleSet) -> (Shell, Half, Half) {
         status_queries: 0,
         ..Config::new(Role::Prefill, geometry, 2, 0)
     };
-    let decode = Config { role: Role::Decode, device_pages: 1, prefix_cache: false, ..base.clone() };
+    let decode = base.decode(1, base.metadata_slots);
     let setting = Setting { log: Arc::new(Log::off()), gate: Arc::new(Open), poison: false, prompt_token_us: 0 };
     let shell = Shell::new(vec![base, decode], vec![Arc::new(StampModel), Arc::new(StampModel)], setting);
     submit(&shell, FIRST);

@@ -171,4 +171,18 @@ impl System for TwoPhaseCommit {
         }
         out.push(state.decision as u8);
     }
+
+    /// A record is the bits of one manager in all five sets.
+    fn canonical(&self, state: &State, out: &mut Vec<u8>) {
+        let mut sets = Vec::new();
+        self.encode(state, &mut sets);
+        let (sets, decision) = (&sets[..10], sets[10]);
+        let record = |manager: u32| {
+            let bits = sets.chunks(2).map(|set| u16::from_le_bytes([set[0], set[1]]) >> manager & 1);
+            bits.fold(0u8, |record, bit| record << 1 | bit as u8)
+        };
+        out.extend((0..self.managers).map(record));
+        out.sort_unstable();
+        out.push(decision);
+    }
 }

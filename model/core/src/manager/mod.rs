@@ -118,6 +118,20 @@ impl Config {
         }
     }
 
+    /// The decode engine for this prefill engine: one pool, which holds what prefill sends and no prefix of anybody.
+    #[must_use]
+    pub fn decode(&self, device_pages: u32, metadata_slots: u32) -> Config {
+        Config {
+            role: Role::Decode,
+            device_pages,
+            host_pages: 0,
+            metadata_slots,
+            write_policy: WritePolicy::Off,
+            prefix_cache: false,
+            ..self.clone()
+        }
+    }
+
     /// How the host mirror lays out a component of the device pool.
     pub fn host_layout(&self, entry: &ComponentLayout) -> Layout {
         let like_device = self.rules.has(Rule::HostLayoutFromDevice.at(Site::HostPool));
