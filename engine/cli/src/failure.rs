@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kvweft_check::explore::CheckpointError;
-use kvweft_check::scenario::{Errors, nearest};
+use kvweft_check::scenario::{Error, Errors, nearest};
 use kvweft_core::{RULES, UnknownRule};
 use kvweft_world::PROPERTIES;
 
@@ -58,6 +58,12 @@ fn meant(nearest: &Option<String>) -> String {
 impl From<Errors> for Failure {
     fn from(errors: Errors) -> Failure {
         Failure::Scenario(errors.render_plain().trim_end().to_owned())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Errors::from(error).into()
     }
 }
 

@@ -17,6 +17,7 @@ mod plot;
 mod progress;
 mod share;
 mod table;
+mod typed;
 mod workload;
 
 use std::process::ExitCode;

@@ -91,25 +91,25 @@ profile! {
 const POSITIVE: [&str; 4] = ["load_mb_per_s", "store_mb_per_s", "both_ways_percent", "network_mb_per_s"];
 
 impl Profile {
-    /// What is wrong with it, key by key.
-    pub fn faults(&self) -> Vec<String> {
+    /// What is wrong with it: the key, and what was expected.
+    pub fn faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         if self.format != 1 {
-            faults.push(format!("format: expected 1, got {}", self.format));
+            faults.push(("format", format!("expected 1, got {}", self.format)));
         }
         for (key, quantity) in self.quantities() {
             if quantity.source.is_some() == quantity.assumed.is_some() {
-                faults.push(format!("{key}: expected either `source` or `assumed`"));
+                faults.push((key, "expected either `source` or `assumed`".to_owned()));
             }
-            if POSITIVE.contains(&key) && quantity.value == 0 {
-                faults.push(format!("{key}: expected more than 0"));
+            let min = u64::from(POSITIVE.contains(&key));
+            let max = match key {
+                "both_ways_percent" => 100,
+                "jitter_permille" => 999,
+                _ => 1 << 40,
+            };
+            if !(min..=max).contains(&quantity.value) {
+                faults.push((key, format!("expected {min} to {max}, got {}", quantity.value)));
             }
-            if quantity.value > 1 << 40 {
-                faults.push(format!("{key}: expected at most 2^40, got {}", quantity.value));
-            }
-        }
-        if self.jitter_permille.value >= 1000 {
-            faults.push(format!("jitter_permille: expected less than 1000, got {}", self.jitter_permille.value));
         }
         faults
     }

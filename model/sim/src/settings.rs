@@ -120,6 +120,7 @@ impl Settings {
         }
         let faults = self.profile.faults();
         if !faults.is_empty() {
+            let faults = faults.into_iter().map(|(key, why)| format!("{key}: {why}")).collect();
             return Err(SettingsError::Profile { name: self.profile.name.clone(), faults });
         }
         if workload.requests() == 0 {

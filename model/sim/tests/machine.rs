@@ -151,9 +151,9 @@ fn what_is_wrong_with_a_profile_is_said_key_by_key() {
     assert_eq!(
         profile.faults(),
         [
-            "load_mb_per_s: expected more than 0",
-            "store_mb_per_s: expected either `source` or `assumed`",
-            "jitter_permille: expected less than 1000, got 1000",
+            ("load_mb_per_s", format!("expected 1 to {}, got 0", 1_u64 << 40)),
+            ("store_mb_per_s", "expected either `source` or `assumed`".to_owned()),
+            ("jitter_permille", "expected 0 to 999, got 1000".to_owned()),
         ]
     );
 }

@@ -122,14 +122,29 @@ fn a_matrix_that_says_something_else_is_refused() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
         assert!(ran.stderr.contains(expected), "no `{expected}` in {}", ran.stderr);
     };
-    refused("seeds = 2", "seed = 2", &[], "bad.toml:4: error: unknown field `seed`");
-    refused("device_pages", "device_page", &[], "row `kept`: unexpected argument '--device-page'");
+    refused("seeds = 2", "seed = 2", &[], "bad.toml:4:1: error: unknown key `seed`");
+    refused("seeds = 2", "seed = 2", &[], "did you mean `seeds`?");
+    refused(
+        "seeds = 2",
+        "seeds = 0",
+        &[],
+        "bad.toml:4:9: error: `seeds`\n 4 | seeds = 0\n   |         ^\nexpected: 1 to 10000\n",
+    );
+    refused("seeds = 2", "seeds = \"2\"", &[], "invalid type: string \"2\"");
+    refused("device_pages", "device_page", &[], "error: row `kept`: unexpected argument '--device-page'");
+    refused("device_pages", "device_page", &[], "a similar argument exists: '--device-pages'");
     refused("device_pages = 24", "device_pages = 1.5", &[], "expected a text, an integer");
+    refused("device_pages = 24", "threads = 2", &[], "`threads` says how it is run");
     refused("name = \"dropped\"", "name = \"kept\"", &[], "two rows are called `kept`");
-    refused("format = 1", "format = 2", &[], "format: expected 1, got 2");
+    refused("name = \"dropped\"", "name = \"\"", &[], "the name of a row");
+    let after = |sessions: &str| format!("name = \"dropped\"\nafter = {{ sessions = {sessions}, reset_ms = 10 }}");
+    refused("name = \"dropped\"", &after("0"), &[], "error: sessions of a run before\n");
+    refused("name = \"dropped\"", &after("1048577"), &[], "error: sessions of a run before\n");
+    refused("format = 1", "format = 2", &[], "expected: 1\nfound: 2\n");
     refused("ragged-prefill\"]", "ragged-prefil\"]", &[], "has no such site; did you mean `ragged-prefill`?");
     refused("", "", &["--run", "kep=x"], "there is no row `kep`; did you mean `kept`?");
     refused("", "", &["--run", "kept=x"], "cannot read the report");
+    refused("", "", &["--run", "kept=x", "--run", "kept=y"], "two runs are named for the row `kept`");
     let ran = folder.run(&["compare", "cas"]);
     ran.ends_with(2);
     assert!(ran.stderr.contains("did you mean `case`?"), "{}", ran.stderr);

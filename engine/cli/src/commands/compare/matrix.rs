@@ -1,30 +1,41 @@
 //! A matrix: configurations that are put side by side.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, FromArgMatches};
-use kvweft_check::scenario::{Component, Dtype, Scenario, WritePolicy, nearest};
+use kvweft_check::scenario::{Code, Component, Dtype, Error, Scenario, SourceFile, WritePolicy, nearest};
 use kvweft_core::RuleSet;
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::args::{self, IndexK, Switch};
 use crate::commands::simulate::choose::choose;
 use crate::failure::Failure;
-use crate::input;
+use crate::{input, typed};
+
+/// The page that describes matrices.
+const PAGE: &str = "docs/compare.md";
+/// Options of `kvweft simulate` that say how it is run and not what is simulated.
+const NOT_SIMULATED: [&str; 9] = ["seed", "seeds", "shard", "threads", "format", "plot", "out", "help", "version"];
+/// As many sessions as `kvweft simulate` takes.
+const SESSIONS_MAX: u32 = 1 << 20;
+/// As many seeds as `--seeds` takes.
+const SEEDS_MAX: u32 = 10_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    format: u32,
+    format: Spanned<u32>,
     title: String,
     #[serde(default)]
     notes: Vec<String>,
-    seeds: u32,
+    seeds: Spanned<u32>,
     scenario: String,
     #[serde(default)]
     simulate: toml::Table,
-    row: Vec<RowFile>,
-    exposure: Option<Exposure>,
+    row: Spanned<Vec<RowFile>>,
+    exposure: Option<Spanned<Exposure>>,
 }
 
 /// What `kvweft exposure` varies.
@@ -46,7 +57,7 @@ pub(crate) struct Exposure {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RowFile {
-    name: String,
+    name: Spanned<String>,
     title: String,
     group: String,
     scenario: Option<String>,
@@ -54,7 +65,7 @@ struct RowFile {
     simulate: toml::Table,
     reported: Option<String>,
     choice: Option<String>,
-    after: Option<After>,
+    after: Option<Spanned<After>>,
 }
 
 /// A run that went before, on the same engines.
@@ -101,47 +112,45 @@ impl Matrix {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(name: &str) -> Result<Matrix, Failure> {
-        let (path, file) = read(name)?;
-        Matrix::check(&path, file)
-    }
-
-    fn check(path: &Path, file: File) -> Result<Matrix, Failure> {
-        let wrong = |why: String| Err(Failure::File { path: path.to_owned(), why });
-        if file.format != 1 {
-            return wrong(format!("format: expected 1, got {}", file.format));
-        }
-        if file.seeds == 0 || file.row.is_empty() {
-            return wrong("expected `seeds` of at least 1, and at least one [[row]]".to_owned());
-        }
+        let (source, file) = read(name)?;
+        let seeds = *file.seeds.get_ref();
         let mut rows: Vec<Row> = Vec::new();
-        for row in file.row {
-            if rows.iter().any(|known| known.name == row.name) {
-                return wrong(format!("two rows are called `{}`\nhelp: rename one", row.name));
+        for row in file.row.into_inner() {
+            if rows.iter().any(|known| known.name == *row.name.get_ref()) {
+                let what = format!("two rows are called `{}`", row.name.get_ref());
+                return Err(Error::at(&source, row.name.span(), Code::Duplicate, what).help("rename one").into());
             }
-            rows.push(Row::new(path, &file.scenario, &file.simulate, row)?);
+            rows.push(Row::new(&source, &file.scenario, &file.simulate, row)?);
         }
-        Ok(Matrix { title: file.title, notes: file.notes, seeds: file.seeds, rows })
+        Ok(Matrix { title: file.title, notes: file.notes, seeds, rows })
     }
 }
 
 impl Row {
-    fn new(path: &Path, scenario: &str, base: &toml::Table, row: RowFile) -> Result<Row, Failure> {
-        let wrong = |why: String| Failure::File { path: path.to_owned(), why: format!("row `{}`: {why}", row.name) };
+    fn new(source: &SourceFile, scenario: &str, base: &toml::Table, row: RowFile) -> Result<Row, Failure> {
+        let at = row.name.span();
+        let wrong = |why: String| wrong(source, at.clone(), &format!("row `{}`", row.name.get_ref()), &why);
+        if row.name.get_ref().is_empty() || row.name.get_ref().contains('=') {
+            return Err(typed::out_of_bounds(source, at, "the name of a row", "a text without `=`"));
+        }
         let mut options = base.clone();
         options.extend(row.simulate.clone());
         let simulate = simulate(&options).map_err(wrong)?;
         let chosen = choose(&simulate)?;
         chosen.settings.check(&chosen.workload).map_err(|why| wrong(why.to_string()))?;
+        if let Some(after) = &row.after {
+            bounds(source, after.span(), "sessions of a run before", after.get_ref().sessions, 1..=SESSIONS_MAX)?;
+        }
         let drops = input::rules(&simulate.engine.drop)?;
         let scenario = input::one_scenario(row.scenario.as_deref().unwrap_or(scenario))?;
         let scenario = configured(scenario, &simulate.engine).map_err(wrong)?;
         Ok(Row {
-            name: row.name,
+            name: row.name.into_inner(),
             title: row.title,
             group: row.group,
             reported: row.reported,
             choice: row.choice,
-            after: row.after,
+            after: row.after.map(Spanned::into_inner),
             simulate,
             scenario,
             drops,
@@ -149,10 +158,36 @@ impl Row {
     }
 }
 
+/// Something that `who` cannot be; behind a line that begins with `help: ` is what to do.
+fn wrong(source: &SourceFile, at: Range<usize>, who: &str, why: &str) -> Failure {
+    let (what, help) = why.split_once("\nhelp: ").unwrap_or((why, ""));
+    Error::at(source, at, Code::OutOfBounds, format!("{who}: {what}")).help(help).into()
+}
+
+fn bounds(
+    source: &SourceFile,
+    at: Range<usize>,
+    what: &str,
+    value: u32,
+    valid: std::ops::RangeInclusive<u32>,
+) -> Result<(), Failure> {
+    if valid.contains(&value) {
+        return Ok(());
+    }
+    let expected = match valid.into_inner() {
+        (min, max) if min == max => min.to_string(),
+        (min, max) => format!("{min} to {max}"),
+    };
+    Err(typed::out_of_bounds(source, at, what, &expected))
+}
+
 /// Keys and values as options of `kvweft simulate`.
 fn simulate(options: &toml::Table) -> Result<args::Simulate, String> {
     let mut words: Vec<String> = Vec::new();
     for (key, value) in options {
+        if NOT_SIMULATED.contains(&key.as_str()) {
+            return Err(format!("`{key}` says how it is run, and not what is simulated\nhelp: remove it"));
+        }
         let option = format!("--{}", key.replace('_', "-"));
         let values = match value {
             toml::Value::Boolean(false) => continue,
@@ -175,8 +210,11 @@ fn simulate(options: &toml::Table) -> Result<args::Simulate, String> {
     let parsed = command.try_get_matches_from(words).and_then(|matches| args::Simulate::from_arg_matches(&matches));
     parsed.map_err(|error| {
         let text = error.render().to_string();
-        let first = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
-        format!("{first}\nhelp: keys are options of `kvweft simulate`, with `_` for `-`")
+        let mut parts = text.split("\n\n");
+        let first = parts.next().unwrap_or_default().trim_start_matches("error: ");
+        let near = parts.find_map(|part| part.trim().strip_prefix("tip: "));
+        let near = near.map_or(String::new(), |near| format!("{near}; "));
+        format!("{first}\nhelp: {near}keys are options of `kvweft simulate`, with `_` for `-`")
     })
 }
 
@@ -213,14 +251,17 @@ fn configured(mut scenario: Scenario, engine: &args::SimulatedEngine) -> Result<
 
 /// The paths that `--run` names, by row.
 pub(super) fn paths<'a>(matrix: &Matrix, runs: &'a [(String, PathBuf)]) -> Result<Vec<Option<&'a Path>>, Failure> {
+    let wrong = |why: String| Err(Failure::Option { option: "run".to_owned(), why });
     let mut paths = vec![None; matrix.rows.len()];
     for (name, path) in runs {
         let Some(at) = matrix.rows.iter().position(|row| row.name == *name) else {
             let near = nearest(name, matrix.rows.iter().map(|row| row.name.as_str()));
             let meant = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            return Err(Failure::Option { option: "run".to_owned(), why: format!("there is no row `{name}`{meant}") });
+            return wrong(format!("there is no row `{name}`{meant}"));
         };
-        paths[at] = Some(path.as_path());
+        if paths[at].replace(path.as_path()).is_some() {
+            return wrong(format!("two runs are named for the row `{name}`\nhelp: leave one out"));
+        }
     }
     Ok(paths)
 }
@@ -230,21 +271,42 @@ pub(super) fn paths<'a>(matrix: &Matrix, runs: &'a [(String, PathBuf)]) -> Resul
 /// # Errors
 /// What is wrong with the matrix.
 pub(crate) fn exposure(name: &str) -> Result<(Exposure, args::Simulate), Failure> {
-    let (path, file) = read(name)?;
-    let wrong = |why: String| Failure::File { path: path.clone(), why };
-    let exposure = file.exposure.ok_or_else(|| wrong("expected a table [exposure]".to_owned()))?;
+    let (source, file) = read(name)?;
+    let exposure = file.exposure.ok_or_else(|| {
+        let what = "there is no table [exposure]";
+        Failure::from(Error::at(&source, 0..0, Code::MissingKey, what).help("docs/exposure.md describes it"))
+    })?;
+    let at = exposure.span();
+    let exposure = exposure.into_inner();
+    bounds(&source, at.clone(), "[exposure]: `seeds`", exposure.seeds, 1..=SEEDS_MAX)?;
+    for concurrency in &exposure.concurrency {
+        bounds(
+            &source,
+            at.clone(),
+            "[exposure]: a number of sessions in `concurrency`",
+            *concurrency,
+            1..=SESSIONS_MAX,
+        )?;
+    }
+    let lists = [exposure.index_k.len(), exposure.concurrency.len(), exposure.load_mb_per_s.len()];
+    if lists.contains(&0) || exposure.load_mb_per_s.contains(&0) {
+        let what = "[exposure]: a list is empty, or a speed is 0";
+        let expected = "at least one of `index_k`, `concurrency` and `load_mb_per_s`";
+        return Err(typed::out_of_bounds(&source, at, what, expected));
+    }
     let mut options = file.simulate;
     options.extend(exposure.simulate.clone());
-    let simulate = simulate(&options).map_err(wrong)?;
+    let simulate = simulate(&options).map_err(|why| wrong(&source, at, "[exposure]", &why))?;
     Ok((exposure, simulate))
 }
 
-fn read(name: &str) -> Result<(PathBuf, File), Failure> {
+fn read(name: &str) -> Result<(SourceFile, File), Failure> {
     let path = Path::new(name);
-    let text = match kvweft_scenarios::matrix(name) {
-        Some(text) => text.to_owned(),
+    let source = match kvweft_scenarios::matrix(name) {
+        Some(text) => SourceFile::new(&format!("<built in>/matrices/{name}.toml"), text),
         None if name.ends_with(".toml") || path.exists() => {
-            std::fs::read_to_string(path).map_err(|error| Failure::io(path, "read the matrix", &error))?
+            let text = std::fs::read_to_string(path).map_err(|error| Failure::io(path, "read the matrix", &error))?;
+            SourceFile::new(name, &text)
         }
         None => {
             let known = kvweft_scenarios::MATRICES.iter().map(|file| file.name);
@@ -253,9 +315,11 @@ fn read(name: &str) -> Result<(PathBuf, File), Failure> {
             return Err(Failure::File { path: path.to_owned(), why });
         }
     };
-    let file: File = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        Failure::Trace { path: path.to_owned(), line, message: error.message().to_owned() }
-    })?;
-    Ok((path.to_owned(), file))
+    let file: File = typed::read(&source, PAGE)?;
+    bounds(&source, file.format.span(), "`format`", *file.format.get_ref(), 1..=1)?;
+    bounds(&source, file.seeds.span(), "`seeds`", *file.seeds.get_ref(), 1..=SEEDS_MAX)?;
+    if file.row.get_ref().is_empty() {
+        return Err(typed::out_of_bounds(&source, file.row.span(), "`row`", "at least one [[row]]"));
+    }
+    Ok((source, file))
 }

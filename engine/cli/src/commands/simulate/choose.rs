@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use kvweft_check::build::model_geometry;
-use kvweft_check::scenario::{Beside, Component, Dtype, ModelFile, ModelSource, nearest};
+use kvweft_check::scenario::{
+    Beside, Code, Component, Dtype, Error, Errors, ModelFile, ModelSource, SourceFile, nearest,
+};
 use kvweft_core::RuleSite;
 use kvweft_sim::workload::{Form, Synthetic};
 use kvweft_sim::{Arrival, Profile, Settings, Workload};
@@ -11,7 +13,7 @@ use kvweft_sim::{Arrival, Profile, Settings, Workload};
 use super::Chosen;
 use crate::args::{self, IndexK, Switch};
 use crate::failure::Failure;
-use crate::input;
+use crate::{input, typed};
 
 /// Sessions at once, and agents, where nothing is said.
 const SESSIONS: u32 = 80;
@@ -128,10 +130,17 @@ fn profile(name: &str) -> Result<Profile, Failure> {
             return Err(Failure::Option { option: "profile".to_owned(), why });
         }
     };
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        Failure::Trace { path: path.to_owned(), line, message: error.message().to_owned() }
-    })
+    let source = SourceFile::new(name, &text);
+    let profile: Profile = typed::read(&source, "docs/simulate.md")?;
+    let faults = profile.faults().into_iter().map(|(key, why)| {
+        let line = text.split_inclusive('\n').take_while(|line| !line.trim_start_matches('[').starts_with(key));
+        let start = line.map(str::len).sum();
+        Error::at(&source, start..start + key.len(), Code::OutOfBounds, format!("`{key}`: {why}"))
+    });
+    match Errors::new(faults.collect()) {
+        Some(errors) => Err(errors.into()),
+        None => Ok(profile),
+    }
 }
 
 fn model(name: &str) -> Result<ModelFile, Failure> {
