@@ -385,17 +385,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) top_k(
         }
         return;
     }
-    __syncthreads();
-    if (threadIdx.x < blocks) {
-        u32 place = shared(block.of_block + rank), barrier = shared(&block.tallies_come);
-        send(of_block(place, threadIdx.x), of_block(barrier, threadIdx.x), make_uint2(block.over, block.at_it));
-    }
-    wait(&block.tallies_come, 0);
     u32 over = 0, at_it = 0;
+    if (blocks > 1) {
+        __syncthreads();
+        if (threadIdx.x < blocks) {
+            u32 place = shared(block.of_block + rank), barrier = shared(&block.tallies_come);
+            send(of_block(place, threadIdx.x), of_block(barrier, threadIdx.x), make_uint2(block.over, block.at_it));
+        }
+        wait(&block.tallies_come, 0);
 #pragma unroll 1
-    for (u32 i = 0; i < rank; i++) {
-        over += block.of_block[i].x;
-        at_it += block.of_block[i].y;
+        for (u32 i = 0; i < rank; i++) {
+            over += block.of_block[i].x;
+            at_it += block.of_block[i].y;
+        }
     }
 #pragma unroll 1
     for (u32 at = begin; at < end; at += CHUNK) {

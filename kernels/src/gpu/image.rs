@@ -60,20 +60,22 @@ impl Image {
 
 macro_rules! image {
     ($name:literal) => {
+        image!($name, ".sm_90")
+    };
+    ($name:literal, $sm_90:literal) => {
         Image {
             name: $name,
             source: include_str!(concat!("../../cu/", $name, ".cu")),
-            sm_90: include_bytes!(concat!("../../cubins/", $name, ".sm_90.cubin")),
+            sm_90: include_bytes!(concat!("../../cubins/", $name, $sm_90, ".cubin")),
             sm_120: include_bytes!(concat!("../../cubins/", $name, ".sm_120.cubin")),
         }
     };
 }
 
 /// Every image.
-pub static IMAGES: [Image; 8] = [
+pub static IMAGES: [Image; 7] = [
     image!("index_k_write"),
-    image!("index_logits_bf16"),
-    image!("index_logits_fp8"),
+    image!("index_logits", ".sm_90a"),
     image!("page_care"),
     image!("page_copy"),
     image!("select_sum"),
@@ -81,9 +83,9 @@ pub static IMAGES: [Image; 8] = [
     image!("top_k"),
 ];
 
-/// The fp8 logits for `sm_90` as they are for `sm_120`, with e4m3 operands of `mma.sync`, which `sm_90` emulates: to
-/// test that way of the source where there is no such device. Slower than the other, and otherwise the same.
-pub static LOGITS_FP8_QMMA_SM_90: &[u8] = include_bytes!("../../cubins/index_logits_fp8.qmma.sm_90.cubin");
+/// The logits for `sm_90` as they are for `sm_120`, with `mma.sync`, whose e4m3 operands `sm_90` emulates: to test that
+/// way of the source where there is no such device. Slower than the other.
+pub static LOGITS_PORTABLE_SM_90: &[u8] = include_bytes!("../../cubins/index_logits.portable.sm_90.cubin");
 
 /// The image of this name.
 ///
@@ -112,7 +114,7 @@ mod tests {
                 assert_eq!(architecture(cubin), number, "{} for {arch}", image.name);
             }
         }
-        assert_eq!(architecture(LOGITS_FP8_QMMA_SM_90), 90);
+        assert_eq!(architecture(LOGITS_PORTABLE_SM_90), 90);
     }
 
     #[test]

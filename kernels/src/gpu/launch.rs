@@ -92,6 +92,21 @@ impl Module {
         self.name
     }
 
+    /// What its source says in a constant of this name.
+    pub(super) fn numbers<const N: usize>(&self, name: &'static str) -> Result<[u32; N], LaunchError> {
+        let text = CString::new(name).expect("names of constants have no zero bytes");
+        let (mut address, mut bytes, mut numbers) = (0, 0, [0; N]);
+        // SAFETY: the module is loaded, and the name is a C string that lives during the call.
+        let code = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, self.handle, text.as_ptr()) };
+        check("cuModuleGetGlobal", name, code)?;
+        if bytes != size_of_val(&numbers) {
+            return Err(LaunchError::Shape { what: "number of bytes of a constant", got: bytes as u64 });
+        }
+        // SAFETY: there are as many bytes at either address.
+        check("cuMemcpyDtoH", name, unsafe { sys::cuMemcpyDtoH_v2(numbers.as_mut_ptr().cast(), address, bytes) })?;
+        Ok(numbers)
+    }
+
     /// A kernel of it, allowed to have so much dynamic shared memory.
     pub(super) fn function(&self, name: &'static str, shared_max: u32) -> Result<Function, LaunchError> {
         let text = CString::new(name).expect("names of kernels have no zero bytes");

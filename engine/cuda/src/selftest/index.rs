@@ -2,8 +2,7 @@
 
 use half::bf16;
 use kvweft_kernels::gpu::{
-    Arch, IndexKWriteArgs, IndexLogits, IndexLogitsArgs, KeyType, LOGITS_FP8_QMMA_SM_90, Module, PAGE_TOKENS, PagePool,
-    image,
+    Arch, IndexKWriteArgs, IndexLogits, IndexLogitsArgs, KeyType, LOGITS_PORTABLE_SM_90, Module, PAGE_TOKENS, PagePool,
 };
 use kvweft_kernels::{IndexFormat, KEY_DIM, Query, ScaleRule, e4m3_from_f32, page_logits, write_key};
 
@@ -161,7 +160,7 @@ impl Fixture {
         }
     }
 
-    /// The device's logits, `[rows, stride]`, and the count of absent groups. Behind a row they are NaN.
+    /// The device's logits, `[rows, stride]`, and the count of absent pages. Behind a row they are NaN.
     pub(super) fn run(&self, lab: &Lab, kernel: &IndexLogits, blocks: u32) -> Result<(DevicePool, u32), Fault> {
         let rows = self.lens.len();
         let (q, weights) = (lab.upload(&self.q_bytes())?, lab.upload(&self.weights)?);
@@ -221,7 +220,7 @@ pub(super) fn logits_exact(lab: &Lab) -> Result<String, Fault> {
     Ok(format!("{compared} logits"))
 }
 
-pub(super) fn logits_qmma(lab: &Lab) -> Result<String, Fault> {
+pub(super) fn logits_portable(lab: &Lab) -> Result<String, Fault> {
     let arch = lab.gpu.info().kernels.as_str();
     if arch == Arch::Sm120.name() {
         return Ok("this device's own kernels are that way".to_owned());
@@ -230,14 +229,14 @@ pub(super) fn logits_qmma(lab: &Lab) -> Result<String, Fault> {
         return Err(Fault::Skipped("there is a cubin for sm_90 only".to_owned()));
     }
     lab.gpu.bind()?;
-    let fp8 = Module::load("index_logits_fp8", LOGITS_FP8_QMMA_SM_90)?;
-    let bf16 = Module::load("index_logits_bf16", image("index_logits_bf16").cubin(Arch::Sm90))?;
-    let kernel = IndexLogits::new(fp8, bf16)?;
+    let kernel = IndexLogits::new(Module::load("index_logits", LOGITS_PORTABLE_SM_90)?)?;
     let mut compared = 0;
-    for (seed, heads) in [(11, 64), (12, 32), (13, 12), (14, 1)] {
-        let fixture = Fixture::new(seed, IndexFormat::Fp8, heads, &[0, 1, 63, 64, 65, 1000, 3333], true);
-        compared += fixture.compare_bits(lab, &kernel, lab.blocks())?;
-        compare_close(lab, &kernel, &Fixture::new(seed, IndexFormat::Fp8, heads, &[777, 64], false))?;
+    for format in FORMATS {
+        for (seed, heads) in [(11, 64), (12, 32), (13, 12), (14, 1)] {
+            let fixture = Fixture::new(seed, format, heads, &[0, 1, 63, 64, 65, 1000, 3333], true);
+            compared += fixture.compare_bits(lab, &kernel, lab.blocks())?;
+            compare_close(lab, &kernel, &Fixture::new(seed, format, heads, &[777, 64], false))?;
+        }
     }
     Ok(format!("{compared} logits"))
 }
@@ -296,8 +295,7 @@ pub(super) fn logits_absent(lab: &Lab) -> Result<String, Fault> {
         let poisoned = fixture.table[5] as usize;
         fixture.pages[poisoned * bytes..][..bytes].fill(0xff);
         fixture.compare_bits(lab, &lab.kernels().index_logits, lab.blocks())?;
-        let expected = 3 * if format == IndexFormat::Fp8 { 2 } else { 4 };
-        equal("groups in absent pages", &[fixture.run(lab, &lab.kernels().index_logits, 7)?.1], &[expected])?;
+        equal("absent pages", &[fixture.run(lab, &lab.kernels().index_logits, 7)?.1], &[3])?;
     }
     Ok("3 absent pages and a poisoned one, in both formats".to_owned())
 }

@@ -88,7 +88,7 @@ impl<'a> Lab<'a> {
 
     /// Blocks that fill the device for logits.
     pub(super) fn blocks(&self) -> u32 {
-        self.gpu.info().multiprocessors * 3
+        self.gpu.info().multiprocessors * 4
     }
 
     pub(super) fn upload<T: Plain>(&self, values: &[T]) -> Result<DevicePool, CudaError> {

@@ -37,7 +37,7 @@ const TESTS: &[(&str, Test)] = &[
     ("index keys are written as on the host", index::write),
     ("logits of random keys agree with the host", index::logits_random),
     ("logits of integers equal the host's bits", index::logits_exact),
-    ("logits with e4m3 operands equal the host's bits", index::logits_qmma),
+    ("logits on the portable way equal the host's bits", index::logits_portable),
     ("absent and poisoned pages show in logits", index::logits_absent),
     ("top-k of adversarial rows equals the host's", select::adversarial),
     ("top-k of a million logits equals the host's", select::million),
