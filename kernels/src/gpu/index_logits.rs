@@ -68,8 +68,8 @@ impl IndexLogits {
         let shared = shared_bytes(LOGITS_HEADS_MAX);
         let [block, of_multiprocessor, fp8, bf16] = module.numbers("index_logits_shape")?;
         Ok(IndexLogits {
-            fp8: module.function("index_logits_fp8", shared)?,
-            bf16: module.function("index_logits_bf16", shared)?,
+            fp8: module.function("index_logits_fp8", shared)?.early(),
+            bf16: module.function("index_logits_bf16", shared)?.early(),
             block,
             room: of_multiprocessor * multiprocessors(),
             tokens: [fp8, bf16],

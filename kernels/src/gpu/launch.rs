@@ -124,7 +124,7 @@ impl Module {
             let code = unsafe { sys::cuFuncSetAttribute(handle, attribute, shared_max as i32) };
             check("cuFuncSetAttribute", name, code)?;
         }
-        Ok(Function { name, handle })
+        Ok(Function { name, handle, early: false })
     }
 }
 
@@ -146,6 +146,8 @@ fn word(bytes: &[u8]) -> u64 {
 pub(super) struct Function {
     name: &'static str,
     handle: sys::CUfunction,
+    /// Whether its blocks may come before the kernel in front of it in the stream is through.
+    early: bool,
 }
 
 // SAFETY: as for modules.
@@ -199,6 +201,15 @@ fn config([x, y, z]: [u32; 3], block: u32, shared: u32) -> sys::CUlaunchConfig {
     }
 }
 
+/// Programmatic dependent launch.
+fn early() -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    }
+}
+
 fn cluster_of(blocks: u32) -> sys::CUlaunchAttribute {
     sys::CUlaunchAttribute {
         id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
@@ -223,6 +234,12 @@ pub(super) fn multiprocessors() -> u32 {
 }
 
 impl Function {
+    /// The same, of a kernel in which every block first waits for the kernel in front of it (`griddepcontrol.wait`), and
+    /// so may be launched while that one still runs. What comes behind it in the stream waits for both all the same.
+    pub(super) const fn early(self) -> Function {
+        Function { early: true, ..self }
+    }
+
     /// Launches the kernel.
     ///
     /// # Safety
@@ -273,11 +290,11 @@ impl Function {
     ) -> Result<(), LaunchError> {
         let mut args = args.0;
         let mut pointers: Vec<*mut c_void> = args.iter_mut().map(|arg| core::ptr::from_mut(arg).cast()).collect();
-        let mut attribute = cluster_of(cluster.unwrap_or(1));
+        let mut attributes: Vec<_> = cluster.map(cluster_of).into_iter().chain(self.early.then(early)).collect();
         let mut config = config(grid, block, shared);
         config.hStream = stream.handle();
-        config.attrs = &mut attribute;
-        config.numAttrs = u32::from(cluster.is_some());
+        config.attrs = attributes.as_mut_ptr();
+        config.numAttrs = attributes.len() as u32;
         // SAFETY: the function is loaded; pointers lead to arguments that live during the call, which copies them; the
         // rest is the caller's promise.
         let code = unsafe { sys::cuLaunchKernelEx(&config, self.handle, pointers.as_mut_ptr(), core::ptr::null_mut()) };

@@ -40,7 +40,7 @@ mod span;
 mod sparse_attention;
 mod top_k;
 
-pub use image::{Arch, IMAGES, Image, LOGITS_PORTABLE_SM_90, image};
+pub use image::{ATTENTION_PORTABLE_SM_90, Arch, IMAGES, Image, LOGITS_PORTABLE_SM_90, image};
 pub use index_k_write::{IndexKWrite, IndexKWriteArgs, KeyType};
 pub use index_logits::{IndexLogits, IndexLogitsArgs, LOGITS_HEADS_MAX};
 pub use launch::{LaunchError, Module};
@@ -90,7 +90,7 @@ impl Kernels {
             index_k_write: IndexKWrite::new(module("index_k_write")?)?,
             index_logits: IndexLogits::new(module("index_logits")?)?,
             top_k: TopKRows::new(module("top_k")?)?,
-            sparse_attention: SparseAttention::new(module("sparse_attention")?)?,
+            sparse_attention: SparseAttention::new(module("sparse_attention")?, module("attention_merge")?)?,
             select_sum: SelectSum::new(module("select_sum")?)?,
             page_copy: PageCopy::new(module("page_copy")?)?,
             page_care: PageCare::new(module("page_care")?)?,

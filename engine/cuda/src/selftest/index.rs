@@ -2,11 +2,11 @@
 
 use half::bf16;
 use kvweft_kernels::gpu::{
-    Arch, IndexKWriteArgs, IndexLogits, IndexLogitsArgs, KeyType, LOGITS_PORTABLE_SM_90, Module, PAGE_TOKENS, PagePool,
+    IndexKWriteArgs, IndexLogits, IndexLogitsArgs, KeyType, LOGITS_PORTABLE_SM_90, Module, PAGE_TOKENS, PagePool,
 };
 use kvweft_kernels::{IndexFormat, KEY_DIM, Query, ScaleRule, e4m3_from_f32, page_logits, write_key};
 
-use super::lab::{Fault, Lab, Random, ensure, equal, equal_bits};
+use super::lab::{Fault, Lab, Random, ensure, equal, equal_bits, portable};
 use crate::memory::DevicePool;
 
 pub(super) const FORMATS: [IndexFormat; 2] = [IndexFormat::Fp8, IndexFormat::Bf16];
@@ -221,15 +221,7 @@ pub(super) fn logits_exact(lab: &Lab) -> Result<String, Fault> {
 }
 
 pub(super) fn logits_portable(lab: &Lab) -> Result<String, Fault> {
-    let arch = lab.gpu.info().kernels.as_str();
-    if arch == Arch::Sm120.name() {
-        return Ok("this device's own kernels are that way".to_owned());
-    }
-    if arch != Arch::Sm90.name() {
-        return Err(Fault::Skipped("there is a cubin for sm_90 only".to_owned()));
-    }
-    lab.gpu.bind()?;
-    let kernel = IndexLogits::new(Module::load("index_logits", LOGITS_PORTABLE_SM_90)?)?;
+    let kernel = portable(lab, || IndexLogits::new(Module::load("index_logits", LOGITS_PORTABLE_SM_90)?))?;
     let mut compared = 0;
     for format in FORMATS {
         for (seed, heads) in [(11, 64), (12, 32), (13, 12), (14, 1)] {

@@ -45,6 +45,7 @@ const TESTS: &[(&str, Test)] = &[
     ("sums of selected rows equal the host's", attend::sums),
     ("attention agrees with the host", attend::attention),
     ("attention over nothing, poison and a sink", attend::edges),
+    ("attention on the portable way does too", attend::attention_portable),
     ("write, score, select, sum: equal to the host", whole::end_to_end),
     ("twenty repeats have the same bits", whole::repeats),
     ("pages are copied with their checksums, both ways", copies::permutations),
