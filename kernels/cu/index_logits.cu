@@ -59,12 +59,7 @@ __device__ __forceinline__ u32 room(u32 heads) {
 
 #if WGMMA
 
-#ifndef WARPGROUPS
 #define WARPGROUPS 2
-#endif
-#ifndef AHEAD_FP8
-#define AHEAD_FP8 2
-#endif
 #define THREADS (128 * WARPGROUPS)
 #define BLOCKS_MIN (4 / WARPGROUPS)
 #define WORKER 128 // threads that take a unit
@@ -72,8 +67,16 @@ __device__ __forceinline__ u32 room(u32 heads) {
 template <bool FP8> struct Unit {
     static constexpr u32 TOKENS_OF = 64;
     static constexpr int VECTORS = FP8 ? 2 : 4; // of a row, a lane
-    static constexpr int AHEAD = FP8 ? AHEAD_FP8 : 1;
+    static constexpr int AHEAD = FP8 ? 2 : 1;
 };
+
+// A vector that nobody here reads again, of a line of which all is read.
+__device__ __forceinline__ uint4 once(const uint4 *from) {
+    uint4 v;
+    asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(from) : "memory");
+    return v;
+}
 
 // What a lane (g, t) of warp w has of a page: vectors t, t + 4, ... of rows 16 w + g and 8 further, and the scale of the
 // row whose logit it will have.
@@ -87,8 +90,8 @@ template <bool FP8> struct Keys {
         const uint4 *rows = (const uint4 *)(page + first * Key<FP8>::BYTES) + (lane & 3);
 #pragma unroll
         for (int j = 0; j < VECTORS; j++) {
-            row[0][j] = *(rows + j * 4);
-            row[1][j] = *(rows + j * 4 + 8 * Key<FP8>::BYTES / 16);
+            row[0][j] = once(rows + j * 4);
+            row[1][j] = once(rows + j * 4 + 8 * Key<FP8>::BYTES / 16);
         }
         scale = FP8 ? *((const float *)(page + TOKENS * Key<FP8>::BYTES) + first + (lane & 1) * 8) : 1.0f;
     }

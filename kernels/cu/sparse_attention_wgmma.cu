@@ -5,7 +5,7 @@
 // same rows, so that each has all weights in its registers as they are needed there, and share out the dimensions of the
 // output.
 //
-// dynamic shared memory: at most 222272 bytes
+// dynamic shared memory: at most 222336 bytes
 
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -65,19 +65,21 @@ __device__ __forceinline__ void take_turn() {
     const u16 *q, u32 heads, const int *selected, u32 k, const int *table, u32 table_stride, const unsigned char *pool, \
     u64 page_stride, u32 pages, float scale, float *out, float2 *parts, u32 *violations
 
-#define SHARERS 4          // threads that gather a row
+#define SHARERS 8          // threads that gather a row
+#define ROWS 2             // that they gather: one of each half of a tile
 #define BLOCK_BYTES 8192   // 64 rows of 64 values
 #define TILE_BYTES 73728   // nine of them
 
-// Gathered as it is stored: each thread has its own place, [11][256] vectors, and decodes what it finds there.
-#define CODES 8 // vectors of codes a thread, then two of the last 64 values, and one of scales for the first of a row
+// fp8 is gathered as it is stored: each thread has its own place, [ROWS][RAW][256] vectors, and decodes what it finds there.
+#define RAW 6
+#define CODES 4 // vectors of codes, then one of the last 64 values, and one of scales for the first thread of a row
 
 struct Memory {
     char q[TILE_BYTES];
     char keys[TILE_BYTES]; // in blocks of 64 rows of 128 bytes, swizzled
     char next[TILE_BYTES]; // bf16: the other tile; fp8: the next tile as it is stored
     float scale[4][TILE];
-    u32 there[2][THREADS / 32]; // four bits a row
+    u32 there[2][TILE / 4]; // eight bits a row
 };
 
 // Where a vector of a row of a tile is.
@@ -142,58 +144,68 @@ __device__ __forceinline__ float power2(float v) {
     return out;
 }
 
-// Begins to gather a row; from is 0 for none.
-template <bool FP8>
-__device__ __forceinline__ void gather(Memory &memory, u32 tile, const unsigned char *from, const void *any) {
-    u32 row = threadIdx.x / SHARERS, t = threadIdx.x % SHARERS;
-    bool there = from != 0;
-    const uint4 *vectors = (const uint4 *)(there ? from : any);
-    u32 ballot = __ballot_sync(ALL, there);
-    if (threadIdx.x % 32 == 0) {
-        memory.there[tile & 1][threadIdx.x / 32] = ballot;
+// A thread's share of a row of 576 bf16 to its place in a tile.
+__device__ __forceinline__ void copy_row(u32 tile, u32 row, const uint4 *vectors, bool there) {
+    u32 t = threadIdx.x % SHARERS;
+#pragma unroll
+    for (u32 i = 0; i < ROW / 8 / SHARERS; i++) {
+        copy(tile + place(row, i * SHARERS + t), vectors + i * SHARERS + t, there);
     }
-    if (FP8) {
-        u32 to = shared(memory.next) + threadIdx.x * 16;
+}
+
+// Begins to gather a thread's rows; from is 0 for none.
+template <bool FP8>
+__device__ __forceinline__ void gather(Memory &memory, u32 tile, const unsigned char *const from[ROWS], const void *any) {
+    u32 t = threadIdx.x % SHARERS;
 #pragma unroll
-        for (int i = 0; i < CODES; i++) {
-            copy(to + i * THREADS * 16, vectors + i * SHARERS + t, there);
+    for (u32 r = 0; r < ROWS; r++) {
+        bool there = from[r] != 0;
+        const uint4 *vectors = (const uint4 *)(there ? from[r] : any);
+        u32 ballot = __ballot_sync(ALL, there), row = r * (TILE / ROWS) + threadIdx.x / SHARERS;
+        if (threadIdx.x % 32 == 0) {
+            memory.there[tile & 1][row / 4] = ballot;
         }
-        copy(to + CODES * THREADS * 16, vectors + 33 + t, there);
-        copy(to + (CODES + 1) * THREADS * 16, vectors + 33 + SHARERS + t, there);
-        if (t == 0) {
-            copy(to + (CODES + 2) * THREADS * 16, vectors + 32, there);
-        }
-    } else {
-        u32 to = shared(tile & 1 ? memory.next : memory.keys);
+        if (FP8) {
+            u32 to = shared(memory.next) + (r * RAW * THREADS + threadIdx.x) * 16;
 #pragma unroll
-        for (u32 i = 0; i < ROW / 8 / SHARERS; i++) {
-            copy(to + place(row, i * SHARERS + t), vectors + i * SHARERS + t, there);
+            for (u32 i = 0; i < CODES; i++) {
+                copy(to + i * THREADS * 16, vectors + i * SHARERS + t, there);
+            }
+            copy(to + CODES * THREADS * 16, vectors + VALUES / 16 + 1 + t, there);
+            if (t == 0) {
+                copy(to + (CODES + 1) * THREADS * 16, vectors + VALUES / 16, there);
+            }
+        } else {
+            copy_row(shared(tile & 1 ? memory.next : memory.keys), row, vectors, there);
         }
     }
 }
 
-// fp8: the gathered row to where it is used.
+// fp8: the gathered rows to where they are used.
 __device__ __forceinline__ void decode(Memory &memory) {
-    u32 row = threadIdx.x / SHARERS, t = threadIdx.x % SHARERS;
-    const uint4 *raw = (const uint4 *)memory.next + threadIdx.x;
+    u32 t = threadIdx.x % SHARERS, turn = t / 4;
 #pragma unroll
-    for (u32 i = 0; i < CODES; i++) {
-        uint4 v = raw[i * THREADS];
-        *(uint4 *)(memory.keys + place(row, 2 * (i * SHARERS + t))) =
-            make_uint4(decode2(v.x), decode2(v.x >> 16), decode2(v.y), decode2(v.y >> 16));
-        *(uint4 *)(memory.keys + place(row, 2 * (i * SHARERS + t) + 1)) =
-            make_uint4(decode2(v.z), decode2(v.z >> 16), decode2(v.w), decode2(v.w >> 16));
-    }
+    for (u32 r = 0; r < ROWS; r++) {
+        u32 row = r * (TILE / ROWS) + threadIdx.x / SHARERS;
+        const uint4 *raw = (const uint4 *)memory.next + r * RAW * THREADS + threadIdx.x;
 #pragma unroll
-    for (u32 i = 0; i < 2; i++) {
-        *(uint4 *)(memory.keys + place(row, VALUES / 8 + i * SHARERS + t)) = raw[(CODES + i) * THREADS];
-    }
-    if (t == 0) {
-        float4 scale = *(const float4 *)(raw + (CODES + 2) * THREADS);
-        memory.scale[0][row] = scale.x;
-        memory.scale[1][row] = scale.y;
-        memory.scale[2][row] = scale.z;
-        memory.scale[3][row] = scale.w;
+        for (u32 i = 0; i < CODES; i++) {
+            uint4 v = raw[i * THREADS];
+            uint4 first = make_uint4(decode2(v.x), decode2(v.x >> 16), decode2(v.y), decode2(v.y >> 16));
+            uint4 second = make_uint4(decode2(v.z), decode2(v.z >> 16), decode2(v.w), decode2(v.w >> 16));
+            // Eight threads write to different banks.
+            u32 at = 2 * (i * SHARERS + t);
+            *(uint4 *)(memory.keys + place(row, at + turn)) = turn ? second : first;
+            *(uint4 *)(memory.keys + place(row, at + 1 - turn)) = turn ? first : second;
+        }
+        *(uint4 *)(memory.keys + place(row, VALUES / 8 + t)) = raw[CODES * THREADS];
+        if (t == 0) {
+            float4 scale = *(const float4 *)(raw + (CODES + 1) * THREADS);
+            memory.scale[0][row] = scale.x;
+            memory.scale[1][row] = scale.y;
+            memory.scale[2][row] = scale.z;
+            memory.scale[3][row] = scale.w;
+        }
     }
 }
 
@@ -208,38 +220,32 @@ template <bool FP8>
 __device__ __forceinline__ void scores(const Memory &memory, u32 keys, float (&s)[32], u32 lane) {
     u64 q = descriptor(shared(memory.q)), k = descriptor(keys);
     matrix_begin();
-    if (!FP8) {
+    constexpr int FIRST = FP8 ? VALUES / 16 : 0; // fp8: without codes
 #pragma unroll
-        for (int step = 0; step < ROW / 16; step++) {
-            u32 at = (step / 4 * BLOCK_BYTES + step % 4 * 32) / 16;
-            score(s, q + at, k + at, step == 0);
-        }
-        matrix_end();
-        return;
-    }
-#pragma unroll
-    for (int step = VALUES / 16; step < ROW / 16; step++) {
+    for (int step = FIRST; step < ROW / 16; step++) {
         u32 at = (step / 4 * BLOCK_BYTES + step % 4 * 32) / 16;
-        score(s, q + at, k + at, step == VALUES / 16);
+        score(s, q + at, k + at, step == FIRST);
     }
     matrix_end();
+    if constexpr (FP8) {
 #pragma unroll 1
-    for (int slice = 0; slice < 4; slice++) {
-        float d[32];
-        matrix_begin();
+        for (int slice = 0; slice < 4; slice++) {
+            float d[32];
+            matrix_begin();
 #pragma unroll
-        for (int step = 0; step < 8; step++) {
-            u32 at = (step / 4 * BLOCK_BYTES + step % 4 * 32) / 16 + slice * (2 * BLOCK_BYTES / 16);
-            score(d, q + at, k + at, step == 0);
-        }
-        matrix_end();
+            for (int step = 0; step < 8; step++) {
+                u32 at = (step / 4 * BLOCK_BYTES + step % 4 * 32) / 16 + slice * (2 * BLOCK_BYTES / 16);
+                score(d, q + at, k + at, step == 0);
+            }
+            matrix_end();
 #pragma unroll
-        for (int n = 0; n < 8; n++) {
-            float2 scale = *(const float2 *)(memory.scale[slice] + n * 8 + (lane & 3) * 2);
-            s[4 * n] = fmaf(d[4 * n], scale.x, s[4 * n]);
-            s[4 * n + 1] = fmaf(d[4 * n + 1], scale.y, s[4 * n + 1]);
-            s[4 * n + 2] = fmaf(d[4 * n + 2], scale.x, s[4 * n + 2]);
-            s[4 * n + 3] = fmaf(d[4 * n + 3], scale.y, s[4 * n + 3]);
+            for (int n = 0; n < 8; n++) {
+                float2 scale = *(const float2 *)(memory.scale[slice] + n * 8 + (lane & 3) * 2);
+                s[4 * n] = fmaf(d[4 * n], scale.x, s[4 * n]);
+                s[4 * n + 1] = fmaf(d[4 * n + 1], scale.y, s[4 * n + 1]);
+                s[4 * n + 2] = fmaf(d[4 * n + 2], scale.x, s[4 * n + 2]);
+                s[4 * n + 3] = fmaf(d[4 * n + 3], scale.y, s[4 * n + 3]);
+            }
         }
     }
 }
@@ -247,10 +253,23 @@ __device__ __forceinline__ void scores(const Memory &memory, u32 keys, float (&s
 // Weights in place of scores, and sums brought to the new largest score. NaN reaches weight and sum.
 __device__ __forceinline__ void weights(const u32 there[8], float (&s)[32], Sums &sums, float scale, u32 lane) {
     float nothing = __uint_as_float(0xff800000u), max[2] = {sums.max[0], sums.max[1]};
+    u32 all = ALL;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        all &= there[i];
+    }
 #pragma unroll
     for (int i = 0; i < 32; i++) {
-        bool is_there = there[i / 4] >> ((lane & 3) * 8 + i % 2 * 4) & 1;
-        s[i] = is_there ? s[i] * scale : nothing;
+        s[i] *= scale;
+    }
+    if (all != ALL) {
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            s[i] = there[i / 4] >> ((lane & 1) * 16 + i % 2 * 8) & 1 ? s[i] : nothing;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
         max[i / 2 % 2] = fmaxf(max[i / 2 % 2], s[i]);
     }
     float factor[2];
@@ -310,7 +329,8 @@ template <bool FP8> __device__ __forceinline__ void attend(PARAMETERS) {
     extern __shared__ __align__(1024) char bytes[];
     Memory &memory = *(Memory *)bytes;
     u64 row = blockIdx.z;
-    u32 first_head = blockIdx.y * HEADS, lane = threadIdx.x & 31;
+    u32 first_head = blockIdx.y * HEADS, here = heads - first_head < HEADS ? heads - first_head : HEADS;
+    u32 lane = threadIdx.x & 31;
     Part part(k);
     const int *positions = selected + row * k, *pages_of_row = table + row * table_stride;
     // Rows are gathered one tile ahead of their use, their page numbers are read a tile before that, and positions another.
@@ -325,16 +345,28 @@ template <bool FP8> __device__ __forceinline__ void attend(PARAMETERS) {
         }
         return from;
     };
-    int position = position_at(at), position_next = position_at(at + TILE), position_after = position_at(at + 2 * TILE);
-    q += row * heads * ROW;
-    // While positions are on their way.
-    for (u32 i = threadIdx.x; i < HEADS * ROW / 8; i += THREADS) {
-        u32 head = i / (ROW / 8), vector = i % (ROW / 8);
-        bool there = first_head + head < heads;
-        copy(shared(memory.q) + place(head, vector), q + (there ? (first_head + head) * ROW + vector * 8 : 0), there);
+    int position[3][ROWS], page[2][ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            position[i][r] = position_at(at + i * TILE + r * (TILE / ROWS));
+        }
     }
-    int page = page_of(position, pages_of_row, table_stride), page_next = page_of(position_next, pages_of_row, table_stride);
-    gather<FP8>(memory, 0, row_of(position, page), q);
+    const unsigned char *from[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        page[0][r] = page_of(position[0][r], pages_of_row, table_stride);
+        page[1][r] = page_of(position[1][r], pages_of_row, table_stride);
+        from[r] = row_of(position[0][r], page[0][r]);
+    }
+    gather<FP8>(memory, 0, from, q);
+    q += (row * heads + first_head) * ROW;
+#pragma unroll
+    for (u32 head = threadIdx.x / SHARERS; head < HEADS; head += THREADS / SHARERS) {
+        bool there = head < here;
+        copy_row(shared(memory.q), head, (const uint4 *)(q + (there ? head * ROW : 0)), there);
+    }
     Sums sums = {{}, {__uint_as_float(0xff800000u), __uint_as_float(0xff800000u)}, {}};
 #pragma unroll 1
     for (u32 tile = 0; tile < tiles; tile++) {
@@ -345,20 +377,26 @@ template <bool FP8> __device__ __forceinline__ void attend(PARAMETERS) {
         }
         hand_over();
         __syncthreads();
-        at += TILE;
-        position = position_next;
-        position_next = position_after;
-        page = page_next;
         u32 there[8];
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            there[i] = memory.there[tile & 1][i];
+            there[i] = memory.there[tile & 1][2 * i + lane % 4 / 2];
+        }
+        at += TILE;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            position[0][r] = position[1][r];
+            position[1][r] = position[2][r];
+            from[r] = row_of(position[0][r], page[1][r]);
         }
         if (tile + 1 < tiles) {
-            gather<FP8>(memory, tile + 1, row_of(position, page), q);
+            gather<FP8>(memory, tile + 1, from, q);
         }
-        page_next = page_of(position_next, pages_of_row, table_stride);
-        position_after = position_at(at + 2 * TILE);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            page[1][r] = page_of(position[1][r], pages_of_row, table_stride);
+            position[2][r] = position_at(at + 2 * TILE + r * (TILE / ROWS));
+        }
         u32 keys = shared(!FP8 && tile & 1 ? memory.next : memory.keys);
         float s[32];
         scores<FP8>(memory, keys, s, lane);
@@ -373,7 +411,7 @@ template <bool FP8> __device__ __forceinline__ void attend(PARAMETERS) {
         float sum = sums.sum[i];
         sum += __shfl_xor_sync(ALL, sum, 1);
         sum += __shfl_xor_sync(ALL, sum, 2);
-        if (first_head + head >= heads) {
+        if (head >= here) {
             continue;
         }
         if (warpgroup == 0 && lane % 4 == 0) {

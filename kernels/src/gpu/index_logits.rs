@@ -9,7 +9,6 @@ use crate::{IndexFormat, KEY_DIM};
 /// The most heads.
 pub const LOGITS_HEADS_MAX: u32 = 128;
 
-
 /// What to score.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexLogitsArgs {

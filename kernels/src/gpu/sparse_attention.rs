@@ -12,9 +12,12 @@ const BLOCK: u32 = 256;
 const MERGE_BLOCK: u32 = 128;
 /// Heads of a block of `sparse_attention_wgmma.cu`.
 const HEADS_WGMMA: u32 = 64;
+/// Parts that a group of threads of the merging kernel takes; it has as many groups as that asks for, up to four.
+const MERGE_PARTS: u32 = 8;
+const MERGE_GROUPS_MAX: u32 = 4;
 /// `struct Memory` of `sparse_attention.cu` and of `sparse_attention_wgmma.cu`.
 pub(super) const SHARED_BYTES: u32 = 58_880;
-pub(super) const SHARED_BYTES_WGMMA: u32 = 222_272;
+pub(super) const SHARED_BYTES_WGMMA: u32 = 222_336;
 
 /// What to attend to.
 #[derive(Clone, Copy, Debug)]
@@ -138,8 +141,9 @@ impl SparseAttention {
         unsafe { attend.launch(stream, grid, BLOCK, self.shared_bytes, list)? };
         let list = Args::new().span(values).span(sums).u32(args.splits).u32(args.heads);
         let list = list.span(args.sink).span(args.out).span(args.lse);
+        let block = MERGE_BLOCK * args.splits.div_ceil(MERGE_PARTS).min(MERGE_GROUPS_MAX);
         // SAFETY: as above.
-        unsafe { self.merge.launch(stream, [args.heads, args.rows, 1], MERGE_BLOCK, 0, list) }
+        unsafe { self.merge.launch(stream, [args.heads, args.rows, 1], block, 0, list) }
     }
 }
 
@@ -158,11 +162,9 @@ mod tests {
     fn splits_fill_the_device_once_and_leave_no_part_without_rows() {
         for (blocks, tiles, multiprocessors) in [(4, 64, 132), (16, 32, 132), (64, 16, 188), (1, 1, 1), (0, 0, 132)] {
             let splits = splits(blocks, tiles, multiprocessors);
-            assert!(
-                splits >= 1 && (splits - 1) * tiles.div_ceil(splits) < tiles.max(1),
-                "{splits} splits of {tiles} tiles"
-            );
-            assert!(splits == 1 || blocks * splits <= multiprocessors, "{blocks} blocks, {splits} splits");
+            let what = format!("{splits} splits of {tiles} tiles, {blocks} blocks");
+            assert!(splits >= 1 && (splits - 1) * tiles.div_ceil(splits) < tiles.max(1), "{what}");
+            assert!(splits == 1 || blocks * splits <= multiprocessors, "{what}");
         }
         assert_eq!([splits(16, 32, 132), splits(2, 32, 132), splits(8, 8, 132)], [8, 32, 8]);
         assert_eq!(SparseAttention::workspace_bytes(1, 2, 3), 6 * (2048 + 8));

@@ -2,8 +2,8 @@
 
 use half::bf16;
 use kvweft_kernels::gpu::{
-    ATTENTION_PORTABLE_SM_90, Arch, Module, PAGE_TOKENS, PagePool, SelectSumArgs, Span, SparseAttention, SparseAttentionArgs,
-    image,
+    ATTENTION_PORTABLE_SM_90, Arch, Module, PAGE_TOKENS, PagePool, SelectSumArgs, Span, SparseAttention,
+    SparseAttentionArgs, image,
 };
 use kvweft_kernels::{
     AttentionQuery, KvFormat, NOPE_DIM, ROW_DIM, ScaleRule, read_row, select_sum, sparse_attention, write_row,

@@ -123,6 +123,20 @@ impl Fixture {
         }
     }
 
+    /// At the bound of the exact mode: dot products just below 2^13, and logits just below 2^24, odd ones among them.
+    fn extreme(format: IndexFormat) -> Fixture {
+        let mut fixture = Fixture::new(8, format, 64, &[1000], true);
+        for (i, page) in fixture.pages.chunks_mut(page_bytes(format)).enumerate() {
+            for token in 0..PAGE_TOKENS {
+                let value = |d| if d == (i + token) % KEY_DIM { 7.0 - (token % 3) as f32 } else { 8.0 };
+                write_key(format, ScaleRule::PowerOfTwo, page, PAGE_TOKENS, token, &core::array::from_fn(value));
+            }
+        }
+        fixture.q = (0..64 * KEY_DIM).map(|i| if i % KEY_DIM == i / KEY_DIM { 7.0 } else { 8.0 }).collect();
+        fixture.weights = (0..64).map(|head| if head % 2 == 0 { 32.0 } else { 31.0 }).collect();
+        fixture
+    }
+
     /// The longest row that there is room for.
     pub(super) fn stride(&self) -> usize {
         self.table_stride * PAGE_TOKENS
@@ -216,6 +230,7 @@ pub(super) fn logits_exact(lab: &Lab) -> Result<String, Fault> {
             }
         }
         compared += Fixture::new(9, format, 64, &[20_000], true).compare_bits(lab, &lab.kernels().index_logits, 40)?;
+        compared += Fixture::extreme(format).compare_bits(lab, &lab.kernels().index_logits, 40)?;
     }
     Ok(format!("{compared} logits"))
 }
@@ -229,6 +244,7 @@ pub(super) fn logits_portable(lab: &Lab) -> Result<String, Fault> {
             compared += fixture.compare_bits(lab, &kernel, lab.blocks())?;
             compare_close(lab, &kernel, &Fixture::new(seed, format, heads, &[777, 64], false))?;
         }
+        compared += Fixture::extreme(format).compare_bits(lab, &kernel, lab.blocks())?;
     }
     Ok(format!("{compared} logits"))
 }
