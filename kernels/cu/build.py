@@ -6,8 +6,8 @@
     python3 kernels/cu/build.py --table    also prints registers, shared memory and sizes
 
 Needs `pip install 'nvidia-cuda-nvrtc==13.0.*'` in the Python that runs it, or NVRTC's library named by KVWEFT_NVRTC.
-Neither a GPU nor a driver is needed. Unfit is: a stack frame (spills, or arrays indexed at run time), more than 99 KB
-of shared memory, more registers than its largest block may have, and no QMMA instruction in the native fp8 logits.
+Neither a GPU nor a driver is needed. Unfit is: a stack frame (spills, or arrays indexed at run time), more
+shared memory than a block may have (99 KB but on sm_90a), more registers than its largest block may have, and no QMMA instruction in the native fp8 logits.
 """
 
 import argparse
@@ -21,14 +21,18 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 CUBINS = os.path.join(HERE, "..", "cubins")
 ARCHITECTURES = ("sm_90", "sm_120")
+# Sources with wgmma, which only sm_90a knows, and their architectures.
+ONLY = {"index_logits": ("sm_90a", "sm_120"), "sparse_attention": ("sm_90", "sm_120"), "sparse_attention_wgmma": ("sm_90a",)}
 NVRTC_VERSION = (13, 0)
-SHARED_MAX = 101_376
+# 99 KB of sm_120, 227 KB of sm_90.
+SHARED_MAX = {"sm_90": 101_376, "sm_90a": 232_448, "sm_120": 101_376}
 REGISTERS_OF_A_BLOCK_MAX = 65_536
 # The low 12 bits of an instruction.
 OPCODE_QMMA = 0x27A
 # (source, suffix of the cubin, architecture, more options): the sm_120 way of the logits, so that sm_90 can test it.
-EXTRA = [("index_logits_fp8", ".qmma", "sm_90", ["-DFORCE_QMMA"])]
-MUST_HAVE_QMMA = {"index_logits_fp8.sm_120.cubin"}
+EXTRA = [("index_logits", ".portable", "sm_90", ["-DPORTABLE"])]
+# (cubin, kernel)
+MUST_HAVE_QMMA = {("index_logits.sm_120.cubin", "index_logits_fp8")}
 
 
 def nvrtc_library():
@@ -146,18 +150,18 @@ def dynamic_shared(source):
     return max(map(int, said), default=0)
 
 
-def unfit(file, image, source):
+def unfit(file, image, source, architecture):
     """Why a cubin must not be used."""
     for name, kernel in resources(image).items():
         if kernel["frame"]:
             yield f"{file}: {name} has a stack frame of {kernel['frame']} bytes"
         shared = kernel["shared"] + dynamic_shared(source)
-        if shared > SHARED_MAX:
-            yield f"{file}: {name} needs {shared} bytes of shared memory, of at most {SHARED_MAX}"
+        if shared > SHARED_MAX[architecture]:
+            yield f"{file}: {name} needs {shared} bytes of shared memory, of at most {SHARED_MAX[architecture]}"
         # Registers are given out to a warp by eights.
         if -(-kernel["registers"] // 8) * 8 * kernel["threads"] > REGISTERS_OF_A_BLOCK_MAX:
             yield f"{file}: {name} has {kernel['registers']} registers in blocks of {kernel['threads']} threads"
-        if file in MUST_HAVE_QMMA and not kernel["qmma"]:
+        if (file, name) in MUST_HAVE_QMMA and not kernel["qmma"]:
             yield f"{file}: {name} has no QMMA instruction"
 
 
@@ -168,13 +172,13 @@ def main():
     arguments = parser.parse_args()
     compiler = Compiler()
     names = sorted(name[:-3] for name in os.listdir(HERE) if name.endswith(".cu"))
-    jobs = [(name, f"{name}.{arch}.cubin", arch, []) for name in names for arch in ARCHITECTURES]
+    jobs = [(name, f"{name}.{arch}.cubin", arch, []) for name in names for arch in ONLY.get(name, ARCHITECTURES)]
     jobs += [(name, f"{name}{suffix}.{arch}.cubin", arch, more) for name, suffix, arch, more in EXTRA]
     problems, total = [], 0
     for source, file, architecture, more in jobs:
         image = compiler.cubin(source, architecture, more)
         total += len(image)
-        problems += unfit(file, image, source)
+        problems += unfit(file, image, source, architecture)
         if arguments.table:
             for name, kernel in resources(image).items():
                 print(f"{file:36} {name:24} {len(image):7} {kernel}")

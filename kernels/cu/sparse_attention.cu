@@ -2,10 +2,10 @@
 //
 // A block has 32 heads of one query and one part of its selection, in tiles of 32 rows: gathered into registers
 // while the tile before is computed, decoded to bf16 into shared memory, scored and weighted with mma.sync bf16 and f32
-// sums, softmax online. For scores, the four warps of 16 heads share out the dimensions, so that each keeps its part of the queries in
-// registers; for values, warps share out the dimensions of the output. fp8 codes are exact in bf16: their scales (one for
-// 128 values) are applied to sums of scores, and to weights before those are rounded. Parts are merged by a second kernel
-// in a fixed order, so that the same input gives the same bits.
+// sums, softmax online. For scores, the four warps of 16 heads share out the dimensions, so that each keeps its part of the
+// queries in registers; for values, warps share out the dimensions of the output. fp8 codes are exact in bf16: their scales
+// (one for 128 values) are applied to sums of scores, and to weights before those are rounded. attention_merge.cu merges
+// parts. sm_90 has a way of its own, sparse_attention_wgmma.cu.
 //
 // dynamic shared memory: at most 58880 bytes
 
@@ -13,44 +13,16 @@ typedef unsigned int u32;
 typedef unsigned short u16;
 typedef unsigned long long u64;
 
-#define TOKENS 64
+#define ALL 0xffffffffu
+#define HEADS 32
 #define TILE 32
+#define TOKENS 64
 #define ROW 576
 #define VALUES 512
-#define PITCH 584  // a row in shared memory, in bf16: 1168 bytes, so that eight rows begin in different banks
-#define S_PITCH 40 // likewise for scores
-#define SLICES 4   // of the dimensions: 128 with one scale, and 16 of the last 64
-#define HEADS 32
-#define GROUPS 2 // of 16 heads, and of four warps: one for each slice
 #define THREADS 256
-
-struct Memory {
-    u16 keys[TILE * PITCH];                     // 37376 bytes
-    float s[SLICES][HEADS * S_PITCH];     // 20480: parts of scores; the first then has the weights
-    float scale[4][TILE];                       // 512: of the rows' codes
-    u32 there[TILE];                            // 128
-    float factor[HEADS];                  // what earlier sums are multiplied with
-    float sum[HEADS];
-    float max[HEADS];
-};
 
 __device__ __forceinline__ u32 shared(const void *at) {
     return (u32)__cvta_generic_to_shared(at);
-}
-
-__device__ __forceinline__ void matrix4(u32 r[4], const void *at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared(at)) : "memory");
-}
-
-__device__ __forceinline__ void matrix4_transposed(u32 r[4], const void *at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared(at)) : "memory");
-}
-
-__device__ __forceinline__ void mma(float c[4], const u32 a[4], u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 __device__ __forceinline__ u32 bf16x2(float low, float high) {
@@ -70,7 +42,59 @@ __device__ __forceinline__ u32 decode2(u32 codes) {
 // The page number of a selected position; -1 if there is no position, -2 if the table ends before it.
 __device__ __forceinline__ int page_of(int position, const int *table, u32 table_stride) {
     u32 at = (u32)position / TOKENS;
-    return position < 0 ? -1 : at < table_stride ? __ldg(table + at) : -2;
+    return position < 0 ? -1 : at < table_stride ? table[at] : -2;
+}
+
+// The tiles of a block, and where positions end.
+struct Part {
+    u32 begin, end, stop;
+
+    __device__ __forceinline__ explicit Part(u32 k) {
+        u32 tiles = (k + TILE - 1) / TILE, part = (tiles + gridDim.x - 1) / gridDim.x;
+        begin = blockIdx.x * part < tiles ? blockIdx.x * part : tiles;
+        end = begin + part < tiles ? begin + part : tiles;
+        stop = end * TILE < k ? end * TILE : k;
+    }
+};
+
+// Waits for the kernel before this one in its stream, and lets the one behind it come. Launches overlap (see launch.rs), so
+// that what is read must not be taken for constant: no __ldg.
+__device__ __forceinline__ void take_turn() {
+    asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+#define PARAMETERS                                                                                                     \
+    const u16 *q, u32 heads, const int *selected, u32 k, const int *table, u32 table_stride, const unsigned char *pool, \
+    u64 page_stride, u32 pages, float scale, float *out, float2 *parts, u32 *violations
+
+#define PITCH 584  // a row in shared memory, in bf16: 1168 bytes, so that eight rows begin in different banks
+#define S_PITCH 40 // likewise for scores
+#define SLICES 4   // of the dimensions: 128 with one scale, and 16 of the last 64
+#define GROUPS 2 // of 16 heads, and of four warps: one for each slice
+
+struct Memory {
+    u16 keys[TILE * PITCH];                     // 37376 bytes
+    float s[SLICES][HEADS * S_PITCH];     // 20480: parts of scores; the first then has the weights
+    float scale[4][TILE];                       // 512: of the rows' codes
+    u32 there[TILE];                            // 128
+    float factor[HEADS];                  // what earlier sums are multiplied with
+    float sum[HEADS];
+    float max[HEADS];
+};
+
+__device__ __forceinline__ void matrix4(u32 r[4], const void *at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared(at)) : "memory");
+}
+
+__device__ __forceinline__ void matrix4_transposed(u32 r[4], const void *at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared(at)) : "memory");
+}
+
+__device__ __forceinline__ void mma(float c[4], const u32 a[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // One row of a tile in the registers of eight threads.
@@ -85,12 +109,12 @@ template <bool FP8> struct Gathered {
     // row may be 0: then zeros.
     __device__ __forceinline__ void load(const unsigned char *row, u32 t) {
         there = row != 0;
-        scale = FP8 && there && t < 4 ? __ldg((const float *)(row + VALUES) + t) : 1.0f;
+        scale = FP8 && there && t < 4 ? *((const float *)(row + VALUES) + t) : 1.0f;
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             const uint4 *from = i < CODES ? (const uint4 *)row + i * SHARERS + t
                                           : (const uint4 *)(row + (FP8 ? VALUES + 16 : 0)) + (i - CODES) * SHARERS + t;
-            v[i] = there ? __ldg(from) : make_uint4(0, 0, 0, 0);
+            v[i] = there ? *from : make_uint4(0, 0, 0, 0);
         }
     }
 
@@ -129,7 +153,7 @@ struct Queries {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 u32 own = head + (lane >> 2) + (i & 1) * 8;
-                a[step][i] = own < heads ? __ldg((const u32 *)(q + (u64)own * ROW + dimension + (i >> 1) * 8)) : 0;
+                a[step][i] = own < heads ? *((const u32 *)(q + (u64)own * ROW + dimension + (i >> 1) * 8)) : 0;
             }
         }
     }
@@ -195,7 +219,7 @@ __device__ __forceinline__ void weights(Memory &memory, float scale) {
         max = fmaxf(max, s[i]);
     }
     for (int step = 1; step < 8; step <<= 1) {
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, step));
+        max = fmaxf(max, __shfl_xor_sync(ALL, max, step));
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -205,7 +229,7 @@ __device__ __forceinline__ void weights(Memory &memory, float scale) {
     }
     *(float4 *)(memory.s[0] + place) = make_float4(s[0], s[1], s[2], s[3]);
     for (int step = 1; step < 8; step <<= 1) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        sum += __shfl_xor_sync(ALL, sum, step);
     }
     // All have read the largest score so far before one writes it.
     __syncwarp();
@@ -252,21 +276,17 @@ __device__ __forceinline__ void values(Memory &memory, float o[GROUPS][16 / GROU
     }
 }
 
-#define PARAMETERS                                                                                                     \
-    const u16 *q, u32 heads, const int *selected, u32 k, const int *table, u32 table_stride, const unsigned char *pool, \
-    u64 page_stride, u32 pages, float scale, float *out, float2 *parts, u32 *violations
-
 template <bool FP8> __device__ __forceinline__ void attend(PARAMETERS) {
+    take_turn();
     extern __shared__ __align__(16) char bytes[];
     Memory &memory = *(Memory *)bytes;
     u64 row = blockIdx.z;
     u32 first_head = blockIdx.y * HEADS, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    u32 tiles = (k + TILE - 1) / TILE, part = (tiles + gridDim.x - 1) / gridDim.x;
-    u32 begin = blockIdx.x * part, end = begin + part < tiles ? begin + part : tiles, stop = end * TILE < k ? end * TILE : k;
+    Part part(k);
     const int *positions = selected + row * k, *pages_of_row = table + row * table_stride;
     // Rows are gathered one tile ahead of their use, their page numbers are read a tile before that, and positions another.
-    u32 own_row = threadIdx.x / (THREADS / TILE), t = threadIdx.x % (THREADS / TILE), at = begin * TILE + own_row;
-    auto position_at = [&](u32 at) { return at < stop ? __ldg(positions + at) : -1; };
+    u32 own_row = threadIdx.x / (THREADS / TILE), t = threadIdx.x % (THREADS / TILE), at = part.begin * TILE + own_row;
+    auto position_at = [&](u32 at) { return at < part.stop ? positions[at] : -1; };
     auto row_of = [&](int position, int page) {
         const unsigned char *from = 0;
         if (page >= 0 && (u32)page < pages) {
@@ -287,7 +307,7 @@ template <bool FP8> __device__ __forceinline__ void attend(PARAMETERS) {
         memory.max[threadIdx.x] = __uint_as_float(0xff800000u);
     }
     float o[GROUPS][16 / GROUPS][4] = {};
-    for (; at < end * TILE; at += TILE) {
+    for (; at < part.end * TILE; at += TILE) {
         gathered.store(memory, own_row, t);
         __syncthreads();
         position = position_next;
@@ -335,48 +355,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) sparse_attention_bf16(P
     attend<false>(ARGUMENTS);
 }
 
-// Merges the parts of a head: out [rows, heads, 512] f32 and lse [rows, heads], the natural logarithm of the sum of
-// weights without the sink. sink [heads] may be 0. Nothing selected gives 0 and -infinity. grid (heads, rows), 128 threads.
-extern "C" __global__ void __launch_bounds__(128) sparse_attention_merge(
-    const float *from, const float2 *parts, u32 splits, u32 heads, const float *sink, float *out, float *lse) {
-    u64 row = blockIdx.y;
-    u32 head = blockIdx.x;
-    float nothing = __uint_as_float(0xff800000u), max = nothing, sum = 0;
-    bool poisoned = false;
-#pragma unroll 8
-    for (u32 i = 0; i < splits; i++) {
-        float2 part = __ldg(parts + (row * splits + i) * heads + head);
-        max = fmaxf(max, part.x);
-        poisoned |= part.y != part.y;
-    }
-    float4 value = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-    for (u32 i = 0; i < splits; i++) {
-        u64 at = (row * splits + i) * heads + head;
-        float2 part = __ldg(parts + at);
-        // A part without rows, or with NaN scores only: its factor is 1, so that NaN stays and 0 stays.
-        float factor = part.x == nothing ? 1.0f : exp2f(part.x - max);
-        float4 v = __ldg((const float4 *)(from + at * VALUES) + threadIdx.x);
-        sum += part.y * factor;
-        value.x += v.x * factor;
-        value.y += v.y * factor;
-        value.z += v.z * factor;
-        value.w += v.w * factor;
-    }
-    float logarithm = sum == 0 ? nothing : ((max == nothing && !poisoned ? 0.0f : max) + log2f(sum)) * 0.6931471805599453f;
-    if (poisoned) {
-        logarithm = __uint_as_float(0x7fffffffu);
-    }
-    float share = sum == 0 ? 0.0f : 1.0f / sum;
-    if (sink && sum != 0) {
-        share *= 1.0f / (1.0f + exp2f((sink[head] - logarithm) * 1.4426950408889634f));
-    }
-    value.x *= share;
-    value.y *= share;
-    value.z *= share;
-    value.w *= share;
-    ((float4 *)(out + (row * heads + head) * VALUES))[threadIdx.x] = value;
-    if (threadIdx.x == 0) {
-        lse[row * heads + head] = logarithm;
-    }
-}
+// Heads of a block, and rows of a tile.
+extern "C" __constant__ u32 sparse_attention_shape[2] = {HEADS, TILE};

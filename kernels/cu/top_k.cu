@@ -56,6 +56,12 @@ struct Block {
     uint2 of_block[BLOCKS_MAX]; // (over, at_it) of every block of the row
 };
 
+// Waits for the kernel before this one in its stream, and lets the one behind it come. Launches overlap (see launch.rs), so
+// that what is read must not be taken for constant: no __ldg.
+__device__ __forceinline__ void take_turn() {
+    asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // ---- The cluster.
 
 __device__ __forceinline__ u32 rank_in_cluster() {
@@ -123,7 +129,7 @@ __device__ __forceinline__ u32 length_of(const int *lens, u32 row, u32 len_max) 
 // Four logits from position `at` on, a multiple of 4, of which at least the first is before `end`; otherwise zeros. The
 // stride is a multiple of 4, so that all four are the row's.
 __device__ __forceinline__ float4 load4(const float *row, u32 at, u32 end) {
-    return at < end ? __ldg((const float4 *)(row + at)) : make_float4(0, 0, 0, 0);
+    return at < end ? *(const float4 *)(row + at) : make_float4(0, 0, 0, 0);
 }
 
 // One chunk of a part: each warp has a run of it, in up to four rounds of four logits a lane.
@@ -329,6 +335,7 @@ __device__ __forceinline__ void emit(Block &block, const Chunk &chunk, Threshold
 // blocks of a row, 1024 threads.
 extern "C" __global__ void __launch_bounds__(THREADS, 1) top_k(
     const float *logits, u64 stride, const int *lens, u32 len_max, u32 k, int *out, u32 *stats) {
+    take_turn();
     __shared__ Block block;
     u32 rank = blockIdx.x, blocks = gridDim.x;
     const float *values = logits + blockIdx.y * stride;
@@ -385,17 +392,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) top_k(
         }
         return;
     }
-    __syncthreads();
-    if (threadIdx.x < blocks) {
-        u32 place = shared(block.of_block + rank), barrier = shared(&block.tallies_come);
-        send(of_block(place, threadIdx.x), of_block(barrier, threadIdx.x), make_uint2(block.over, block.at_it));
-    }
-    wait(&block.tallies_come, 0);
     u32 over = 0, at_it = 0;
+    if (blocks > 1) {
+        __syncthreads();
+        if (threadIdx.x < blocks) {
+            u32 place = shared(block.of_block + rank), barrier = shared(&block.tallies_come);
+            send(of_block(place, threadIdx.x), of_block(barrier, threadIdx.x), make_uint2(block.over, block.at_it));
+        }
+        wait(&block.tallies_come, 0);
 #pragma unroll 1
-    for (u32 i = 0; i < rank; i++) {
-        over += block.of_block[i].x;
-        at_it += block.of_block[i].y;
+        for (u32 i = 0; i < rank; i++) {
+            over += block.of_block[i].x;
+            at_it += block.of_block[i].y;
+        }
     }
 #pragma unroll 1
     for (u32 at = begin; at < end; at += CHUNK) {

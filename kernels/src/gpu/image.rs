@@ -60,10 +60,13 @@ impl Image {
 
 macro_rules! image {
     ($name:literal) => {
+        image!($name, $name, ".sm_90")
+    };
+    ($name:literal, $of_sm_90:literal, $sm_90:literal) => {
         Image {
             name: $name,
             source: include_str!(concat!("../../cu/", $name, ".cu")),
-            sm_90: include_bytes!(concat!("../../cubins/", $name, ".sm_90.cubin")),
+            sm_90: include_bytes!(concat!("../../cubins/", $of_sm_90, $sm_90, ".cubin")),
             sm_120: include_bytes!(concat!("../../cubins/", $name, ".sm_120.cubin")),
         }
     };
@@ -71,19 +74,22 @@ macro_rules! image {
 
 /// Every image.
 pub static IMAGES: [Image; 8] = [
+    image!("attention_merge"),
     image!("index_k_write"),
-    image!("index_logits_bf16"),
-    image!("index_logits_fp8"),
+    image!("index_logits", "index_logits", ".sm_90a"),
     image!("page_care"),
     image!("page_copy"),
     image!("select_sum"),
-    image!("sparse_attention"),
+    image!("sparse_attention", "sparse_attention_wgmma", ".sm_90a"),
     image!("top_k"),
 ];
 
-/// The fp8 logits for `sm_90` as they are for `sm_120`, with e4m3 operands of `mma.sync`, which `sm_90` emulates: to
-/// test that way of the source where there is no such device. Slower than the other, and otherwise the same.
-pub static LOGITS_FP8_QMMA_SM_90: &[u8] = include_bytes!("../../cubins/index_logits_fp8.qmma.sm_90.cubin");
+/// The logits for `sm_90` as they are for `sm_120`, with `mma.sync`, whose e4m3 operands `sm_90` emulates: to test that
+/// way of the source where there is no such device. Slower than the other.
+pub static LOGITS_PORTABLE_SM_90: &[u8] = include_bytes!("../../cubins/index_logits.portable.sm_90.cubin");
+
+/// The attention for `sm_90` as it is for `sm_120`, with `mma.sync`.
+pub static ATTENTION_PORTABLE_SM_90: &[u8] = include_bytes!("../../cubins/sparse_attention.sm_90.cubin");
 
 /// The image of this name.
 ///
@@ -112,7 +118,7 @@ mod tests {
                 assert_eq!(architecture(cubin), number, "{} for {arch}", image.name);
             }
         }
-        assert_eq!(architecture(LOGITS_FP8_QMMA_SM_90), 90);
+        assert_eq!(architecture(LOGITS_PORTABLE_SM_90), 90);
     }
 
     #[test]

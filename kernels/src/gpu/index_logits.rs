@@ -2,17 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::PAGE_TOKENS;
-use super::launch::{Args, Function, LaunchError, Module};
+use super::launch::{Args, Function, LaunchError, Module, multiprocessors};
 use super::span::{PagePool, RawStream, Span};
 use crate::{IndexFormat, KEY_DIM};
 
 /// The most heads.
 pub const LOGITS_HEADS_MAX: u32 = 128;
-
-/// Threads of a block: four warps.
-const BLOCK: u32 = 128;
-/// Blocks that a row is spread over at most: more than any device runs at a time, so that each has several rounds.
-const BLOCKS_OF_ROW_MAX: u32 = 1024;
 
 /// What to score.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +18,7 @@ pub struct IndexLogitsArgs {
     pub q: Span,
     /// `[rows, heads]`, `f32`.
     pub weights: Span,
-    /// Heads, 1 to [`LOGITS_HEADS_MAX`]; multiples of 16 waste nothing.
+    /// Heads, 1 to [`LOGITS_HEADS_MAX`]; 32 and multiples of 64 waste nothing.
     pub heads: u32,
     /// `[rows, table_stride]`, `i32` page numbers. A number that is not in the pool means an absent page, whose logits
     /// are -infinity.
@@ -41,9 +36,9 @@ pub struct IndexLogitsArgs {
     pub logits: Span,
     /// Logits from one row to the next.
     pub logits_stride: u64,
-    /// A `u32` to which groups of keys in absent pages are added.
+    /// A `u32` to which absent pages are added.
     pub violations: Span,
-    /// How many blocks should share the device: for instance six for each of its multiprocessors.
+    /// How many blocks may share the device, at least one for each row; never more than it runs at a time.
     pub blocks: u32,
 }
 
@@ -53,19 +48,32 @@ pub struct IndexLogitsArgs {
 pub struct IndexLogits {
     fp8: Function,
     bf16: Function,
-    _modules: [Module; 2],
+    /// Threads of a block.
+    block: u32,
+    /// Blocks that the device runs at a time.
+    room: u32,
+    /// Tokens that a block takes in a round: fp8, bf16.
+    tokens: [u32; 2],
+    _module: Module,
 }
 
 impl IndexLogits {
-    /// From the images `index_logits_fp8` and `index_logits_bf16`.
+    /// From the image `index_logits`.
     ///
     /// # Errors
     ///
-    /// If a module lacks its kernel.
-    pub fn new(fp8: Module, bf16: Module) -> Result<IndexLogits, LaunchError> {
+    /// If the module lacks a kernel or its shape.
+    pub fn new(module: Module) -> Result<IndexLogits, LaunchError> {
         let shared = shared_bytes(LOGITS_HEADS_MAX);
-        let functions = (fp8.function("index_logits_fp8", shared)?, bf16.function("index_logits_bf16", shared)?);
-        Ok(IndexLogits { fp8: functions.0, bf16: functions.1, _modules: [fp8, bf16] })
+        let [block, of_multiprocessor, fp8, bf16] = module.numbers("index_logits_shape")?;
+        Ok(IndexLogits {
+            fp8: module.function("index_logits_fp8", shared)?.early(),
+            bf16: module.function("index_logits_bf16", shared)?.early(),
+            block,
+            room: of_multiprocessor * multiprocessors(),
+            tokens: [fp8, bf16],
+            _module: module,
+        })
     }
 
     /// Writes the logits.
@@ -78,9 +86,9 @@ impl IndexLogits {
         if args.heads == 0 || args.heads > LOGITS_HEADS_MAX {
             return Err(LaunchError::Shape { what: "number of heads", got: heads });
         }
-        let (function, tile) = match args.format {
-            IndexFormat::Fp8 => (&self.fp8, 32),
-            IndexFormat::Bf16 => (&self.bf16, 16),
+        let (function, tokens) = match args.format {
+            IndexFormat::Fp8 => (&self.fp8, self.tokens[0]),
+            IndexFormat::Bf16 => (&self.bf16, self.tokens[1]),
             IndexFormat::Fp4 => return Err(LaunchError::Shape { what: "key format, 4 bits", got: 4 }),
         };
         let value_bytes = args.format.key_bytes() / KEY_DIM;
@@ -99,8 +107,8 @@ impl IndexLogits {
             return Err(LaunchError::Shape { what: "number of rows", got: rows });
         }
         // Every block gets as many rounds as the next one: a last round of few blocks would be a whole round of time.
-        let groups = len_max.div_ceil(tile * (BLOCK / 32));
-        let wanted = (args.blocks.max(1) / args.rows).clamp(1, BLOCKS_OF_ROW_MAX);
+        let groups = len_max.div_ceil(tokens);
+        let wanted = (args.blocks.clamp(1, self.room) / args.rows).max(1);
         let blocks = groups.div_ceil(groups.div_ceil(wanted));
         let list = Args::new().span(args.q).span(args.weights).u32(args.heads).span(args.table).u32(args.table_stride);
         let list = list.span(args.lens).span(args.pool.span).u64(args.pool.stride).u32(args.pool.pages);
@@ -108,11 +116,11 @@ impl IndexLogits {
         let grid = [blocks, args.rows, 1];
         // SAFETY: arguments are the kernel's; lengths were checked above, and the kernel checks lengths of rows against
         // `len_max` and page numbers against the pool.
-        unsafe { function.launch(stream, grid, BLOCK, shared_bytes(args.heads), list) }
+        unsafe { function.launch(stream, grid, self.block, shared_bytes(args.heads), list) }
     }
 }
 
 /// Queries, 256 bytes a head, and weights.
 pub(super) const fn shared_bytes(heads: u32) -> u32 {
-    heads.next_multiple_of(16) * (256 + 4)
+    (if heads <= 32 { 32 } else { heads.next_multiple_of(64) }) * (256 + 4)
 }

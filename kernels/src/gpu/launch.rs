@@ -92,6 +92,21 @@ impl Module {
         self.name
     }
 
+    /// What its source says in a constant of this name.
+    pub(super) fn numbers<const N: usize>(&self, name: &'static str) -> Result<[u32; N], LaunchError> {
+        let text = CString::new(name).expect("names of constants have no zero bytes");
+        let (mut address, mut bytes, mut numbers) = (0, 0, [0; N]);
+        // SAFETY: the module is loaded, and the name is a C string that lives during the call.
+        let code = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, self.handle, text.as_ptr()) };
+        check("cuModuleGetGlobal", name, code)?;
+        if bytes != size_of_val(&numbers) {
+            return Err(LaunchError::Shape { what: "number of bytes of a constant", got: bytes as u64 });
+        }
+        // SAFETY: there are as many bytes at either address.
+        check("cuMemcpyDtoH", name, unsafe { sys::cuMemcpyDtoH_v2(numbers.as_mut_ptr().cast(), address, bytes) })?;
+        Ok(numbers)
+    }
+
     /// A kernel of it, allowed to have so much dynamic shared memory.
     pub(super) fn function(&self, name: &'static str, shared_max: u32) -> Result<Function, LaunchError> {
         let text = CString::new(name).expect("names of kernels have no zero bytes");
@@ -109,7 +124,7 @@ impl Module {
             let code = unsafe { sys::cuFuncSetAttribute(handle, attribute, shared_max as i32) };
             check("cuFuncSetAttribute", name, code)?;
         }
-        Ok(Function { name, handle })
+        Ok(Function { name, handle, early: false })
     }
 }
 
@@ -131,6 +146,8 @@ fn word(bytes: &[u8]) -> u64 {
 pub(super) struct Function {
     name: &'static str,
     handle: sys::CUfunction,
+    /// Whether its blocks may come before the kernel in front of it in the stream is through.
+    early: bool,
 }
 
 // SAFETY: as for modules.
@@ -184,6 +201,15 @@ fn config([x, y, z]: [u32; 3], block: u32, shared: u32) -> sys::CUlaunchConfig {
     }
 }
 
+/// Programmatic dependent launch.
+fn early() -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    }
+}
+
 fn cluster_of(blocks: u32) -> sys::CUlaunchAttribute {
     sys::CUlaunchAttribute {
         id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
@@ -208,6 +234,12 @@ pub(super) fn multiprocessors() -> u32 {
 }
 
 impl Function {
+    /// The same, of a kernel in which every block first waits for the kernel in front of it (`griddepcontrol.wait`), and
+    /// so may be launched while that one still runs. What comes behind it in the stream waits for both all the same.
+    pub(super) const fn early(self) -> Function {
+        Function { early: true, ..self }
+    }
+
     /// Launches the kernel.
     ///
     /// # Safety
@@ -258,11 +290,11 @@ impl Function {
     ) -> Result<(), LaunchError> {
         let mut args = args.0;
         let mut pointers: Vec<*mut c_void> = args.iter_mut().map(|arg| core::ptr::from_mut(arg).cast()).collect();
-        let mut attribute = cluster_of(cluster.unwrap_or(1));
+        let mut attributes: Vec<_> = cluster.map(cluster_of).into_iter().chain(self.early.then(early)).collect();
         let mut config = config(grid, block, shared);
         config.hStream = stream.handle();
-        config.attrs = &mut attribute;
-        config.numAttrs = u32::from(cluster.is_some());
+        config.attrs = attributes.as_mut_ptr();
+        config.numAttrs = attributes.len() as u32;
         // SAFETY: the function is loaded; pointers lead to arguments that live during the call, which copies them; the
         // rest is the caller's promise.
         let code = unsafe { sys::cuLaunchKernelEx(&config, self.handle, pointers.as_mut_ptr(), core::ptr::null_mut()) };

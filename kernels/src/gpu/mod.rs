@@ -40,7 +40,7 @@ mod span;
 mod sparse_attention;
 mod top_k;
 
-pub use image::{Arch, IMAGES, Image, LOGITS_FP8_QMMA_SM_90, image};
+pub use image::{ATTENTION_PORTABLE_SM_90, Arch, IMAGES, Image, LOGITS_PORTABLE_SM_90, image};
 pub use index_k_write::{IndexKWrite, IndexKWriteArgs, KeyType};
 pub use index_logits::{IndexLogits, IndexLogitsArgs, LOGITS_HEADS_MAX};
 pub use launch::{LaunchError, Module};
@@ -88,9 +88,9 @@ impl Kernels {
         let mut module = |name| Module::load(name, &code(image(name))?).map_err(E::from);
         Ok(Kernels {
             index_k_write: IndexKWrite::new(module("index_k_write")?)?,
-            index_logits: IndexLogits::new(module("index_logits_fp8")?, module("index_logits_bf16")?)?,
+            index_logits: IndexLogits::new(module("index_logits")?)?,
             top_k: TopKRows::new(module("top_k")?)?,
-            sparse_attention: SparseAttention::new(module("sparse_attention")?)?,
+            sparse_attention: SparseAttention::new(module("sparse_attention")?, module("attention_merge")?)?,
             select_sum: SelectSum::new(module("select_sum")?)?,
             page_copy: PageCopy::new(module("page_copy")?)?,
             page_care: PageCare::new(module("page_care")?)?,
@@ -106,8 +106,7 @@ mod tests {
     #[test]
     fn sources_say_how_much_dynamic_shared_memory_launches_ask_for() {
         let asked = [
-            ("index_logits_fp8", index_logits::shared_bytes(LOGITS_HEADS_MAX)),
-            ("index_logits_bf16", index_logits::shared_bytes(LOGITS_HEADS_MAX)),
+            ("index_logits", index_logits::shared_bytes(LOGITS_HEADS_MAX)),
             ("sparse_attention", sparse_attention::SHARED_BYTES),
             ("page_copy", page_copy::RING_BYTES),
         ];

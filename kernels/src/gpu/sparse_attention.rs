@@ -8,14 +8,16 @@ use super::launch::{Args, Function, LaunchError, Module};
 use super::span::{PagePool, RawStream, Span};
 use crate::{KvFormat, NOPE_DIM, ROW_DIM};
 
-/// Heads of a block.
-const HEADS: u32 = 32;
-/// Selected rows of a tile.
-const TILE: u32 = 32;
 const BLOCK: u32 = 256;
 const MERGE_BLOCK: u32 = 128;
-/// The kernel's `struct Memory`.
+/// Heads of a block of `sparse_attention_wgmma.cu`.
+const HEADS_WGMMA: u32 = 64;
+/// Parts that a group of threads of the merging kernel takes; it has as many groups as that asks for, up to four.
+const MERGE_PARTS: u32 = 8;
+const MERGE_GROUPS_MAX: u32 = 4;
+/// `struct Memory` of `sparse_attention.cu` and of `sparse_attention_wgmma.cu`.
 pub(super) const SHARED_BYTES: u32 = 58_880;
+pub(super) const SHARED_BYTES_WGMMA: u32 = 222_336;
 
 /// What to attend to.
 #[derive(Clone, Copy, Debug)]
@@ -61,21 +63,30 @@ pub struct SparseAttention {
     fp8: Function,
     bf16: Function,
     merge: Function,
-    _module: Module,
+    /// Heads of a block, and selected rows of a tile.
+    heads: u32,
+    tile: u32,
+    shared_bytes: u32,
+    _modules: [Module; 2],
 }
 
 impl SparseAttention {
-    /// From the image `sparse_attention`.
+    /// From the images `sparse_attention` and `attention_merge`.
     ///
     /// # Errors
     ///
-    /// If the module lacks a kernel.
-    pub fn new(module: Module) -> Result<SparseAttention, LaunchError> {
+    /// If a module lacks its kernel or its shape.
+    pub fn new(attend: Module, merge: Module) -> Result<SparseAttention, LaunchError> {
+        let [heads, tile] = attend.numbers("sparse_attention_shape")?;
+        let shared_bytes = if heads == HEADS_WGMMA { SHARED_BYTES_WGMMA } else { SHARED_BYTES };
         Ok(SparseAttention {
-            fp8: module.function("sparse_attention_fp8", SHARED_BYTES)?,
-            bf16: module.function("sparse_attention_bf16", SHARED_BYTES)?,
-            merge: module.function("sparse_attention_merge", 0)?,
-            _module: module,
+            fp8: attend.function("sparse_attention_fp8", shared_bytes)?.early(),
+            bf16: attend.function("sparse_attention_bf16", shared_bytes)?.early(),
+            merge: merge.function("attention_merge", 0)?.early(),
+            heads,
+            tile,
+            shared_bytes,
+            _modules: [attend, merge],
         })
     }
 
@@ -85,11 +96,8 @@ impl SparseAttention {
     }
 
     /// How many parts fill so many multiprocessors, each of which has room for one block, without a second round.
-    pub fn splits(rows: u32, heads: u32, k: u32, multiprocessors: u32) -> u32 {
-        let blocks = rows.max(1) * heads.div_ceil(HEADS).max(1);
-        let tiles = k.div_ceil(TILE).max(1);
-        let wanted = (multiprocessors / blocks).clamp(1, tiles);
-        tiles.div_ceil(tiles.div_ceil(wanted))
+    pub fn splits(&self, rows: u32, heads: u32, k: u32, multiprocessors: u32) -> u32 {
+        splits(rows * heads.div_ceil(self.heads), k.div_ceil(self.tile), multiprocessors)
     }
 
     /// Writes outputs and the logarithms of sums, in two launches.
@@ -123,19 +131,27 @@ impl SparseAttention {
         let list = list.span(args.table).u32(args.table_stride);
         let list = list.span(args.pool.span).u64(args.pool.stride).u32(args.pool.pages);
         let list = list.f32(args.scale * LOG2_E).span(values).span(sums).span(args.violations);
-        let grid = [args.splits, args.heads.div_ceil(HEADS), args.rows];
+        let grid = [args.splits, args.heads.div_ceil(self.heads), args.rows];
         let attend = match args.format {
             KvFormat::Fp8 => &self.fp8,
             KvFormat::Bf16 => &self.bf16,
         };
         // SAFETY: arguments are the kernel's; lengths were checked above, and the kernel checks positions against the
         // table and page numbers against the pool.
-        unsafe { attend.launch(stream, grid, BLOCK, SHARED_BYTES, list)? };
+        unsafe { attend.launch(stream, grid, BLOCK, self.shared_bytes, list)? };
         let list = Args::new().span(values).span(sums).u32(args.splits).u32(args.heads);
         let list = list.span(args.sink).span(args.out).span(args.lse);
+        let block = MERGE_BLOCK * args.splits.div_ceil(MERGE_PARTS).min(MERGE_GROUPS_MAX);
         // SAFETY: as above.
-        unsafe { self.merge.launch(stream, [args.heads, args.rows, 1], MERGE_BLOCK, 0, list) }
+        unsafe { self.merge.launch(stream, [args.heads, args.rows, 1], block, 0, list) }
     }
+}
+
+/// Parts of so many tiles, for each of so many blocks that have all tiles.
+fn splits(blocks: u32, tiles: u32, multiprocessors: u32) -> u32 {
+    let tiles = tiles.max(1);
+    let wanted = (multiprocessors / blocks.max(1)).clamp(1, tiles);
+    tiles.div_ceil(tiles.div_ceil(wanted))
 }
 
 #[cfg(test)]
@@ -144,15 +160,13 @@ mod tests {
 
     #[test]
     fn splits_fill_the_device_once_and_leave_no_part_without_rows() {
-        for (rows, heads, k, multiprocessors) in
-            [(1, 128, 2048, 132), (8, 128, 2048, 132), (64, 16, 512, 188), (1, 1, 1, 1)]
-        {
-            let splits = SparseAttention::splits(rows, heads, k, multiprocessors);
-            let (tiles, blocks) = (k.div_ceil(TILE), rows * heads.div_ceil(HEADS) * splits);
-            assert!(splits >= 1 && (splits - 1) * tiles.div_ceil(splits) < tiles, "{splits} splits of {tiles} tiles");
-            assert!(splits == 1 || blocks <= multiprocessors, "{blocks} blocks");
+        for (blocks, tiles, multiprocessors) in [(4, 64, 132), (16, 32, 132), (64, 16, 188), (1, 1, 1), (0, 0, 132)] {
+            let splits = splits(blocks, tiles, multiprocessors);
+            let what = format!("{splits} splits of {tiles} tiles, {blocks} blocks");
+            assert!(splits >= 1 && (splits - 1) * tiles.div_ceil(splits) < tiles.max(1), "{what}");
+            assert!(splits == 1 || blocks * splits <= multiprocessors, "{what}");
         }
-        assert_eq!(SparseAttention::splits(8, 128, 2048, 132), 4);
+        assert_eq!([splits(16, 32, 132), splits(2, 32, 132), splits(8, 8, 132)], [8, 32, 8]);
         assert_eq!(SparseAttention::workspace_bytes(1, 2, 3), 6 * (2048 + 8));
     }
 }

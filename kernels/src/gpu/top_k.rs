@@ -66,7 +66,7 @@ impl TopKRows {
     ///
     /// If the module lacks a kernel.
     pub fn new(module: Module) -> Result<TopKRows, LaunchError> {
-        let function = module.function("top_k", 0)?;
+        let function = module.function("top_k", 0)?.early();
         let blocks_max = function.cluster_max(BLOCKS_MAX, BLOCK);
         Ok(TopKRows { function, blocks_max, multiprocessors: multiprocessors(), _module: module })
     }

@@ -1,12 +1,15 @@
 //! Sums of and attention over selected rows.
 
 use half::bf16;
-use kvweft_kernels::gpu::{PAGE_TOKENS, PagePool, SelectSumArgs, Span, SparseAttention, SparseAttentionArgs};
+use kvweft_kernels::gpu::{
+    ATTENTION_PORTABLE_SM_90, Arch, Module, PAGE_TOKENS, PagePool, SelectSumArgs, Span, SparseAttention,
+    SparseAttentionArgs, image,
+};
 use kvweft_kernels::{
     AttentionQuery, KvFormat, NOPE_DIM, ROW_DIM, ScaleRule, read_row, select_sum, sparse_attention, write_row,
 };
 
-use super::lab::{Fault, Lab, Random, ensure, equal, equal_bits};
+use super::lab::{Fault, Lab, Random, ensure, equal, equal_bits, portable};
 
 /// Pages of KV and a table, on both sides.
 #[derive(Clone)]
@@ -167,12 +170,13 @@ impl Ask {
     fn device(
         &self,
         lab: &Lab,
+        kernel: &SparseAttention,
         cache: &Cache,
         selected: &[i32],
-        k: usize,
         splits: u32,
     ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
         let queries = self.q.len() / (self.heads * ROW_DIM);
+        let k = selected.len() / queries;
         let (pages, table, selection) = (lab.upload(&cache.pages)?, lab.upload(&cache.table)?, lab.upload(selected)?);
         let q: Vec<u16> = self.q.iter().map(|value| bf16::from_f32(*value).to_bits()).collect();
         let q = lab.upload(&q)?;
@@ -200,12 +204,25 @@ impl Ask {
             lse: lse.span(),
             violations: violations.span(),
         };
-        lab.kernels().sparse_attention.launch(lab.raw(), &args)?;
+        kernel.launch(lab.raw(), &args)?;
         Ok((lab.download(&out, queries * self.heads * NOPE_DIM)?, lab.download(&lse, queries * self.heads)?))
     }
 }
 
 pub(super) fn attention(lab: &Lab) -> Result<String, Fault> {
+    attention_by(lab, &lab.kernels().sparse_attention)
+}
+
+pub(super) fn attention_portable(lab: &Lab) -> Result<String, Fault> {
+    let kernel = portable(lab, || {
+        let attend = Module::load("sparse_attention", ATTENTION_PORTABLE_SM_90)?;
+        SparseAttention::new(attend, Module::load("attention_merge", image("attention_merge").cubin(Arch::Sm90))?)
+    })?;
+    edges_by(lab, &kernel)?;
+    attention_by(lab, &kernel)
+}
+
+fn attention_by(lab: &Lab, kernel: &SparseAttention) -> Result<String, Fault> {
     let (mut worst, mut worst_lse) = (0.0f32, 0.0f32);
     for format in KvFormat::ALL {
         for (seed, heads, k, splits, sink) in [
@@ -218,7 +235,7 @@ pub(super) fn attention(lab: &Lab) -> Result<String, Fault> {
             let cache = Cache::new(seed, format, 2, 20, false);
             let ask = Ask::new(seed + 100, 2, heads, sink);
             let selected = selection(&Random::new(seed), 2, k, 20 * PAGE_TOKENS);
-            let (out, lse) = ask.device(lab, &cache, &selected, k, splits)?;
+            let (out, lse) = ask.device(lab, kernel, &cache, &selected, splits)?;
             for query in 0..2 {
                 let (expected, expected_lse) = ask.host(&cache, query, &selected[query * k..][..k]);
                 let got = &out[query * heads * NOPE_DIM..][..heads * NOPE_DIM];
@@ -243,11 +260,15 @@ pub(super) fn attention(lab: &Lab) -> Result<String, Fault> {
 }
 
 pub(super) fn edges(lab: &Lab) -> Result<String, Fault> {
+    edges_by(lab, &lab.kernels().sparse_attention)
+}
+
+fn edges_by(lab: &Lab, kernel: &SparseAttention) -> Result<String, Fault> {
     for format in KvFormat::ALL {
         let mut cache = Cache::new(8, format, 1, 4, false);
         let ask = Ask::new(108, 1, 20, false);
         for splits in [1, 3] {
-            let (out, lse) = ask.device(lab, &cache, &[-1; 70], 70, splits)?;
+            let (out, lse) = ask.device(lab, kernel, &cache, &[-1; 70], splits)?;
             ensure!(out.iter().all(|x| *x == 0.0), "nothing selected, {splits} splits: outputs are not 0");
             ensure!(
                 lse.iter().all(|x| *x == f32::NEG_INFINITY),
@@ -256,7 +277,7 @@ pub(super) fn edges(lab: &Lab) -> Result<String, Fault> {
         }
         // Two parts of one row each and one of none.
         let (out, _) =
-            ask.device(lab, &cache, &core::array::from_fn::<i32, 96, _>(|i| if i == 40 { 9 } else { -1 }), 96, 3)?;
+            ask.device(lab, kernel, &cache, &core::array::from_fn::<i32, 96, _>(|i| if i == 40 { 9 } else { -1 }), 3)?;
         let row = cache.row(0, 9).expect("it is there");
         let close = |got: &f32, row: &f32| (got - row).abs() <= row.abs() / 128.0;
         for out in out.chunks(NOPE_DIM) {
@@ -265,9 +286,9 @@ pub(super) fn edges(lab: &Lab) -> Result<String, Fault> {
         let bytes = format.row_bytes();
         let poisoned = cache.table[0] as usize * PAGE_TOKENS * bytes + 9 * bytes;
         cache.pages[poisoned..poisoned + bytes].fill(0xff);
-        let (out, lse) = ask.device(lab, &cache, &core::array::from_fn::<i32, 96, _>(|i| i as i32), 96, 3)?;
+        let (out, lse) = ask.device(lab, kernel, &cache, &core::array::from_fn::<i32, 96, _>(|i| i as i32), 3)?;
         ensure!(out.iter().chain(&lse).all(|x| x.is_nan()), "poison does not reach outputs and lse");
-        let (out, _) = ask.device(lab, &cache, &core::array::from_fn::<i32, 64, _>(|i| i as i32 + 10), 64, 2)?;
+        let (out, _) = ask.device(lab, kernel, &cache, &core::array::from_fn::<i32, 64, _>(|i| i as i32 + 10), 2)?;
         ensure!(out.iter().all(|x| x.is_finite()), "poison reaches outputs without being selected");
     }
     Ok("in both formats".to_owned())

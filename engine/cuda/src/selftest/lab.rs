@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use std::time::Duration;
 
-use kvweft_kernels::gpu::{Kernels, LaunchError, RawStream};
+use kvweft_kernels::gpu::{Arch, Kernels, LaunchError, RawStream};
 use kvweft_kernels::mix64;
 use thiserror::Error;
 
@@ -88,7 +88,7 @@ impl<'a> Lab<'a> {
 
     /// Blocks that fill the device for logits.
     pub(super) fn blocks(&self) -> u32 {
-        self.gpu.info().multiprocessors * 3
+        self.gpu.info().multiprocessors * 4
     }
 
     pub(super) fn upload<T: Plain>(&self, values: &[T]) -> Result<DevicePool, CudaError> {
@@ -147,6 +147,16 @@ impl<'a> Lab<'a> {
         times.sort();
         Ok(times[times.len() / 2])
     }
+}
+
+/// Kernels of the way that `sm_120` goes, where `sm_90` has one of its own.
+pub(super) fn portable<T>(lab: &Lab, load: impl FnOnce() -> Result<T, LaunchError>) -> Result<T, Fault> {
+    let arch = lab.gpu.info().kernels.as_str();
+    if arch != Arch::Sm90.name() {
+        return Err(Fault::Skipped(format!("this device's own kernels, {arch}, go that way")));
+    }
+    lab.gpu.bind()?;
+    Ok(load()?)
 }
 
 /// Random numbers that are the same in every run.

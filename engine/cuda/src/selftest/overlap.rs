@@ -233,7 +233,7 @@ impl Forward {
     /// Over layers that lie one behind the other in `pages`, in grids that fill so many multiprocessors.
     fn new(lab: &Lab, index: IndexFormat, kv: KvFormat, pages: Span, multiprocessors: u32) -> Result<Forward, Fault> {
         let random = Random::new(72);
-        let splits = SparseAttention::splits(ROWS as u32, HEADS as u32, K as u32, multiprocessors);
+        let splits = lab.kernels().sparse_attention.splits(ROWS as u32, HEADS as u32, K as u32, multiprocessors);
         let table: Vec<i32> = (0..ROWS).flat_map(|_| random.permutation(PAGES)).collect();
         let kv_bytes = kv.row_bytes() * PAGE_TOKENS;
         let finite = |bytes: usize| -> Vec<u8> { (0..bytes).map(|_| random.next() as u8 & 0x3f).collect() };

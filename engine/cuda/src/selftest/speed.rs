@@ -237,7 +237,7 @@ fn attend(
     let picked: Vec<i32> = (0..rows * k).map(|_| random.below(limit) as i32).collect();
     let (table, selected) = (lab.upload(&table)?, lab.upload(&picked)?);
     let q = contents(lab, u64::from(rows * heads) * ROW_DIM as u64 * 2)?;
-    let splits = SparseAttention::splits(rows, heads, k, lab.gpu.info().multiprocessors);
+    let splits = lab.kernels().sparse_attention.splits(rows, heads, k, lab.gpu.info().multiprocessors);
     let workspace = lab.filled(SparseAttention::workspace_bytes(rows, heads, splits), 0)?;
     let out = lab.filled(u64::from(rows * heads) * NOPE_DIM as u64 * 4, 0)?;
     let (lse, violations) = (lab.filled(u64::from(rows * heads) * 4, 0)?, lab.filled(4, 0)?);
