@@ -17,6 +17,7 @@ mod report;
 mod select;
 mod speed;
 mod speed_copies;
+mod tiers;
 mod whole;
 
 use std::time::Instant;
@@ -26,6 +27,7 @@ pub use report::{Check, Measurement, Outcome, Report, Work};
 
 use crate::calibrate::Calibration;
 use crate::gpu::Gpu;
+use crate::platform::CALIBRATED_PAGE;
 use lab::{Fault, Lab};
 
 /// A check: what was compared, or why it failed.
@@ -46,9 +48,11 @@ const TESTS: &[(&str, Test)] = &[
     ("attention agrees with the host", attend::attention),
     ("attention over nothing, poison and a sink", attend::edges),
     ("write, score, select, sum: equal to the host", whole::end_to_end),
-    ("twenty repeats have the same bits", whole::repeats),
+    ("repeats have the same bits", whole::repeats),
     ("pages are copied with their checksums, both ways", copies::permutations),
     ("a copy touches its own bytes only", copies::guard_bands),
+    ("reloads and offloads are the same on both paths", tiers::both_paths),
+    ("pages reach another engine through the host", tiers::through_host),
     ("poison fills its pages, verify finds what changed", pages::poison_and_verify),
     ("pages beyond 4 GiB are found", pages::far_pages),
     ("gates hold a stream", gates::gates),
@@ -74,15 +78,14 @@ const BENCHES: &[(&str, Bench)] = &[
 pub enum Part {
     /// Checks and measurements.
     All,
-    /// Checks, without what depends on a time: for a run under `compute-sanitizer`, which lets no kernel run beside
-    /// another, so that first launches wait for held streams.
+    /// Checks, without what depends on a time.
     Checks,
+    /// The same with small shapes, for a run under `compute-sanitizer`. It lets no kernel run beside another, so that first
+    /// launches would wait for held streams.
+    Small,
     /// Measurements.
     Measurements,
 }
-
-/// Bytes of a page of fp8 index keys, the most frequent of small pages.
-const CALIBRATED_PAGE: u64 = 8448;
 
 /// Runs checks and measurements with at most so much device memory, in bytes (1 GiB is enough for all but the pages
 /// beyond 4 GiB), and calls `seen` after each.
@@ -96,7 +99,7 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
         measurements: Vec::new(),
         calibration: None,
     };
-    let lab = match Lab::new(gpu, memory_max) {
+    let lab = match Lab::new(gpu, memory_max, part == Part::Small) {
         Ok(lab) => lab,
         Err(error) => {
             let outcome = Outcome::Failed { why: error.to_string() };
@@ -110,6 +113,7 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
         report.checks.push(Check { name, outcome: outcome(result), seconds });
         seen(report.checks.last().expect("just pushed"));
     };
+    let measures = matches!(part, Part::All | Part::Measurements);
     let tests = TESTS.iter().filter(|_| part != Part::Measurements);
     for (name, test) in tests.chain(TIMED.iter().filter(|_| part == Part::All)) {
         let begin = Instant::now();
@@ -120,7 +124,7 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
         let result = faults::injected(&lab, &mut report.faults);
         note(&mut report, "every injected fault is noticed, and nothing without", begin, result);
     }
-    for (name, bench) in BENCHES.iter().filter(|_| part != Part::Checks) {
+    for (name, bench) in BENCHES.iter().filter(|_| measures) {
         let begin = Instant::now();
         let result = bench(&lab).map(|measured| {
             let what = format!("{} measurements", measured.len());
@@ -129,7 +133,7 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
         });
         note(&mut report, name, begin, result);
     }
-    if part != Part::Checks {
+    if measures {
         let begin = Instant::now();
         let result = Calibration::measure(gpu, CALIBRATED_PAGE).map_err(Fault::from).map(|calibration| {
             let what = calibration.to_string();
