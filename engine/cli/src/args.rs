@@ -281,12 +281,15 @@ pub(crate) struct Selftest {
     /// Take no more of its memory than this, for instance 512M or 6G.
     #[arg(long, value_name = "SIZE", default_value = "6G", value_parser = size)]
     pub(crate) max_device_memory: u64,
-    /// Measure nothing, and leave out what depends on a time.
+    /// Measure nothing.
     #[arg(long)]
     pub(crate) checks_only: bool,
-    /// The same with small shapes, for a run under compute-sanitizer.
+    /// Measure nothing, and check small shapes, for a run under compute-sanitizer.
     #[arg(long)]
     pub(crate) small: bool,
+    /// Run only what has this text in its name.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) only: String,
     /// Write the report to this folder, as selftest.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
         (false, true) => Part::Checks,
         (false, false) => Part::All,
     };
-    let report = selftest(&gpu, part, args.max_device_memory, &mut seen);
+    let report = selftest(&gpu, part, &args.only, args.max_device_memory, &mut seen);
     let document = json(&report);
     if text {
         let faults = report.faults.iter().map(|fault| format!("{fault}\n"));

@@ -22,7 +22,7 @@ mod tests {
 
     #[test]
     fn a_run_is_contiguous_on_both_sides() {
-        assert_eq!(found(&[]), Vec::<Vec<_>>::new());
+        assert!(found(&[]).is_empty());
         assert_eq!(found(&[[3, 7], [4, 8], [5, 9]]), [vec![[3, 7], [4, 8], [5, 9]]]);
         assert_eq!(found(&[[3, 7], [4, 9], [5, 10]]), [vec![[3, 7]], vec![[4, 9], [5, 10]]], "a gap at the target");
         assert_eq!(found(&[[3, 7], [5, 8]]), [vec![[3, 7]], vec![[5, 8]]], "a gap at the source");

@@ -25,8 +25,7 @@ pub(super) fn gates(lab: &Lab) -> Result<String, Fault> {
     let seen = lab.filled(2 * bytes, 0)?;
     // Dropped first, also when something fails: a stream behind a closed gate never ends.
     let _open = OpenAtEnd(&word);
-    let turns = lab.size(GATES as usize, 5) as u32;
-    for turn in 1..=turns {
+    for turn in 1..=GATES {
         lab.stream.copy(old.span(), page.span())?;
         lab.stream.synchronize()?;
         copies.wait_value(gate, turn)?;
@@ -51,7 +50,7 @@ pub(super) fn gates(lab: &Lab) -> Result<String, Fault> {
         );
         ensure!(fresh.iter().all(|byte| *byte == 2), "turn {turn}: the reader behind the fence saw another page");
     }
-    Ok(format!("cuStreamWaitValue32 on mapped host memory, {turns} of {turns} times"))
+    Ok(format!("cuStreamWaitValue32 on mapped host memory, {GATES} of {GATES} times"))
 }
 
 /// Kernels that were loaded and never launched run while another stream is held: a driver that loaded them at their
