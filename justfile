@@ -60,6 +60,12 @@ kernels:
 selftest report="kvweft-selftest.json":
     cargo run --release -p kvweft-cuda --example selftest -- {{report}}
 
+# Every check of the self-test, on small shapes, under compute-sanitizer; needs a GPU.
+sanitize:
+    cargo build --release
+    if ! command -v compute-sanitizer >/dev/null; then echo "compute-sanitizer is not there: it comes with the CUDA toolkit"; exit 1; fi
+    for tool in memcheck initcheck racecheck; do compute-sanitizer --tool $tool --error-exitcode 1 target/release/kvweft selftest --small || exit 1; done
+
 # Everything that a change must pass, in the order of the checks' cost.
 ci:
     .ci/run

@@ -2,7 +2,7 @@
 // each page's checksum on the way: sum over 8-byte words i of mix64(word ^ mix64(key + i)), as the CPU's `checksum`.
 //
 // A job is {source, destination, bytes, slot, key}: addresses and bytes are multiples of 16. The checksum goes to
-// checksums[slot]. A block takes the jobs blockIdx.x, blockIdx.x + gridDim.x, ...
+// checksums[slot].
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -102,13 +102,21 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
 //
 // What a block moves in a second is the bytes it has in flight over the time of a round trip: so slots are small, a page
 // is cut into equal chunks that fill them, and each warp sums a chunk of its own while others sum the next ones. The
-// loader alone reads jobs; what the others must know of a chunk lies beside it.
+// loader alone reads jobs, a window of them by one bulk copy while it works on the window before; what the others must
+// know of a chunk lies beside it.
 
 #define SLOTS 22
 #define SLOT_BYTES 4352u
 #define HASH_WARPS 8
 #define STORES_IN_FLIGHT 8
 #define PAGES 32 // more than have chunks in the ring
+#define WINDOW 32
+
+// A warp goes from a chunk to the one HASH_WARPS later and never looks at those between. A barrier tells phases apart by
+// their parity only, so the warp must not come to a slot while the chunk before its own is still on the way there: it would
+// sum what lies there, and give the slot back twice. Loads land in any order; but the store goes in order, stops at a chunk
+// that has not landed, and keeps as many slots back as it has stores in flight.
+static_assert(HASH_WARPS <= STORES_IN_FLIGHT, "a warp could come to a slot a phase too early");
 
 __device__ __forceinline__ u32 shared(const void *at) {
     return (u32)__cvta_generic_to_shared(at);
@@ -143,6 +151,8 @@ struct Ring {
     Chunk chunks[SLOTS];
     u64 sums[PAGES];    // of the chunks of a page so far
     u32 counted[PAGES]; // how many these are
+    __align__(16) Job jobs[2][WINDOW];
+    u64 read[2]; // a window of jobs is there
 };
 
 // Where in the ring a role is.
@@ -159,40 +169,55 @@ struct Place {
     }
 };
 
+// A bulk copy into shared memory, or nothing, that ends a phase of the barrier.
+__device__ __forceinline__ void fetch(void *to, const void *from, u32 bytes, u64 *barrier) {
+    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}"
+                 :: "r"(shared(barrier)), "r"(bytes) : "memory");
+    if (bytes) {
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     :: "r"(shared(to)), "l"(from), "r"(bytes), "r"(shared(barrier)) : "memory");
+    }
+}
+
 __device__ __forceinline__ void put(Ring &ring, char *slots, Place &place, const char *source, Chunk chunk) {
-    u64 *full = &ring.full[place.slot];
     wait(&ring.empty[place.slot], place.parity);
     ring.chunks[place.slot] = chunk;
-    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}"
-                 :: "r"(shared(full)), "r"(chunk.bytes) : "memory");
-    if (chunk.bytes) {
-        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                     :: "r"(shared(slots + place.slot * SLOT_BYTES)), "l"(source), "r"(chunk.bytes), "r"(shared(full))
-                     : "memory");
-    }
+    fetch(slots + place.slot * SLOT_BYTES, source, chunk.bytes, &ring.full[place.slot]);
     place.advance(1);
+}
+
+// Jobs begin..end as far as a window goes; how many.
+__device__ __forceinline__ u32 read_jobs(Ring &ring, u32 window, const Job *jobs, u32 begin, u32 end) {
+    u32 count = begin >= end ? 0 : end - begin < WINDOW ? end - begin : WINDOW;
+    // What was read from the window before must have been read.
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fetch(ring.jobs[window], jobs + begin, count * (u32)sizeof(Job), &ring.read[window]);
+    return count;
 }
 
 __device__ __forceinline__ void load_chunks(const Job *jobs, u32 count, char *slots, Ring &ring) {
     Place place = {0, 1};
-    u32 page = 0, bytes_before = ~0u, chunks = 1, most = 0;
-    // A job is read a turn before its use.
-    Job next = jobs[blockIdx.x < count ? blockIdx.x : 0];
-    for (u32 job = blockIdx.x; job < count; job += gridDim.x, page = (page + 1) % PAGES) {
-        Job own = next;
-        next = jobs[job + gridDim.x < count ? job + gridDim.x : 0];
-        // Divisions take long, and pages are mostly of one size.
-        if (own.bytes != bytes_before) {
-            bytes_before = own.bytes;
-            chunks = own.bytes <= SLOT_BYTES ? 1 : (own.bytes + SLOT_BYTES - 1) / SLOT_BYTES;
-            // Whole lines of memory: a link moves parts of lines no faster.
-            most = ((own.bytes + chunks - 1) / chunks + 127) & ~127u;
-            chunks = own.bytes <= most ? 1 : (own.bytes + most - 1) / most;
-        }
-        for (u32 i = 0, done = 0; i < chunks; i++, done += most) {
-            u32 bytes = own.bytes - done < most ? own.bytes - done : most;
-            put(ring, slots, place, (const char *)own.source + done,
-                {(char *)own.destination + done, own.key + done / 8, bytes, own.slot, page, chunks});
+    u32 page = 0, bytes_before = ~0u, chunks = 1, most = 0, window = 0, parity = 0;
+    u32 begin = (u64)count * blockIdx.x / gridDim.x, end = (u64)count * (blockIdx.x + 1) / gridDim.x;
+    for (u32 here = read_jobs(ring, 0, jobs, begin, end), there; here; here = there, parity ^= window, window ^= 1) {
+        begin += here;
+        there = read_jobs(ring, window ^ 1, jobs, begin, end);
+        wait(&ring.read[window], parity);
+        for (u32 job = 0; job < here; job++, page = (page + 1) % PAGES) {
+            Job own = ring.jobs[window][job];
+            // Divisions take long, and pages are mostly of one size.
+            if (own.bytes != bytes_before) {
+                bytes_before = own.bytes;
+                chunks = own.bytes <= SLOT_BYTES ? 1 : (own.bytes + SLOT_BYTES - 1) / SLOT_BYTES;
+                // Whole lines of memory: a link moves parts of lines no faster.
+                most = ((own.bytes + chunks - 1) / chunks + 127) & ~127u;
+                chunks = own.bytes <= most ? 1 : (own.bytes + most - 1) / most;
+            }
+            for (u32 i = 0, done = 0; i < chunks; i++, done += most) {
+                u32 bytes = own.bytes - done < most ? own.bytes - done : most;
+                put(ring, slots, place, (const char *)own.source + done,
+                    {(char *)own.destination + done, own.key + done / 8, bytes, own.slot, page, chunks});
+            }
         }
     }
     // One end for each warp that sums.
@@ -246,8 +271,13 @@ __device__ __forceinline__ void sum_chunks(const char *slots, Ring &ring, u64 *c
         }
         const uint4 *slot = (const uint4 *)(slots + place.slot * SLOT_BYTES);
         u64 sum = 0;
-#pragma unroll 3
-        for (u32 i = lane; i < chunk.bytes / 16; i += 32) {
+        u32 i = lane;
+        // Rows of the whole warp, so that all lanes go the same way, and then what is left.
+#pragma unroll 4
+        for (u32 rows = chunk.bytes / 512; rows; rows--, i += 32) {
+            sum += terms(slot[i], chunk.key, i);
+        }
+        if (i < chunk.bytes / 16) {
             sum += terms(slot[i], chunk.key, i);
         }
         // All lanes have read the slot and what lies beside it.
@@ -278,6 +308,8 @@ extern "C" __global__ void __launch_bounds__(64 + 32 * HASH_WARPS) page_copy_rin
         ring.counted[threadIdx.x] = 0;
     }
     if (threadIdx.x == 0) {
+        barrier_init(&ring.read[0], 1);
+        barrier_init(&ring.read[1], 1);
         for (int i = 0; i < SLOTS; i++) {
             barrier_init(&ring.full[i], 1);
             // The store, and the warp that sums.

@@ -2,6 +2,7 @@
 
 mod compare;
 mod exposure;
+mod gpu;
 mod import;
 mod run;
 mod simulate;
@@ -14,6 +15,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use compare::Compare;
 pub(crate) use exposure::Exposure;
+pub(crate) use gpu::{CopyBy, Peer};
 pub(crate) use import::{Import, LogForm, Redact};
 pub(crate) use run::{Conform, Device, IndexK, Played, Run, Switch};
 pub(crate) use simulate::{Engine as SimulatedEngine, Simulate};
@@ -209,6 +211,9 @@ pub(crate) struct Replay {
     /// Which GPU, with `--on cuda`.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) device: usize,
+    /// Who makes reloads and offloads, with `--on cuda`.
+    #[arg(long, default_value = "auto")]
+    pub(crate) copy_by: CopyBy,
     /// Replay so often on threads, and count what came of it.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) times: u32,
@@ -276,9 +281,15 @@ pub(crate) struct Selftest {
     /// Take no more of its memory than this, for instance 512M or 6G.
     #[arg(long, value_name = "SIZE", default_value = "6G", value_parser = size)]
     pub(crate) max_device_memory: u64,
-    /// Measure nothing, and leave out what depends on a time.
+    /// Measure nothing.
     #[arg(long)]
     pub(crate) checks_only: bool,
+    /// Measure nothing, and check small shapes, for a run under compute-sanitizer.
+    #[arg(long)]
+    pub(crate) small: bool,
+    /// Run only what has this text in its name.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) only: String,
     /// Write the report to this folder, as selftest.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         info.ordinal, info.name, info.architecture, info.kernels, info.driver_version, info.multiprocessors
     );
     let part = if arguments.get(3).is_some_and(|text| text == "checks") { Part::Checks } else { Part::All };
-    let report = selftest(&gpu, part, gib << 30, &mut |check| println!("{check}"));
+    let report = selftest(&gpu, part, "", gib << 30, &mut |check| println!("{check}"));
     for measurement in &report.measurements {
         println!("{measurement}");
     }

@@ -12,13 +12,15 @@ use crate::memory::{DevicePool, HostPool};
 use crate::stream::{Priority, Stream};
 
 /// Bytes that are copied for one time.
-const TOTAL: u64 = 64 << 20;
+const TOTAL: u64 = 32 << 20;
 /// Times of which the best counts.
 const REPEATS: u32 = 3;
 /// Blocks of the ring kernel that are tried.
-const BLOCKS: [u32; 5] = [1, 2, 4, 8, 16];
+const BLOCKS: [u32; 6] = [1, 2, 3, 4, 6, 8];
+/// Blocks of it where nothing was measured: enough for the link of an H200, and few, so that a forward step keeps the rest.
+const RING_BLOCKS: u32 = 4;
 /// Runs of contiguous bytes that are tried, as powers of two.
-const RUNS: core::ops::RangeInclusive<u32> = 16..=25;
+const RUNS: core::ops::RangeInclusive<u32> = 16..=23;
 
 /// From where to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -28,16 +30,6 @@ pub enum Direction {
     HostToDevice,
     /// From the device into pinned memory of the host.
     DeviceToHost,
-}
-
-/// Who copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CopyPath {
-    /// The ring kernel, page by page, with checksums.
-    Ring,
-    /// The copy engine, one call for a run of contiguous pages.
-    CopyEngine,
 }
 
 /// How fast the copy engine copies runs of one length.
@@ -60,7 +52,7 @@ pub struct Way {
     pub ring_rate: f64,
     /// The fewest blocks of it that are within 2 % of its best.
     pub ring_blocks: u32,
-    /// The copy engine, run by run, from short to long.
+    /// The copy engine, many runs in one call, from short to long.
     pub runs: Vec<RunRate>,
     /// The shortest run from which on the copy engine is faster at every length; none if it never is.
     pub copy_engine_from: Option<u64>,
@@ -76,7 +68,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Measures both ways for pages of so many bytes, a multiple of 16. Takes 128 MiB, half of them pinned on the host,
+    /// Measures both ways for pages of so many bytes, a multiple of 16. Takes 64 MiB, half of them pinned on the host,
     /// and about a tenth of a second.
     ///
     /// # Errors
@@ -88,17 +80,49 @@ impl Calibration {
         Ok(Calibration { page_bytes, ways })
     }
 
-    /// Who should copy a run of so many contiguous bytes.
-    pub fn path(&self, direction: Direction, run_bytes: u64) -> CopyPath {
-        match self.way(direction).copy_engine_from {
-            Some(from) if run_bytes >= from => CopyPath::CopyEngine,
-            _ => CopyPath::Ring,
-        }
-    }
-
     /// What was measured for a direction.
     pub fn way(&self, direction: Direction) -> &Way {
         &self.ways[direction as usize]
+    }
+}
+
+/// Who copies between the device and the host, and with how many blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyPlan {
+    /// For each direction, from how many bytes on a run of contiguous pages goes through the copy engine.
+    engine_from: [Option<u64>; 2],
+    /// For each direction, blocks of the ring kernel.
+    ring_blocks: [u32; 2],
+}
+
+impl CopyPlan {
+    /// The ring kernel copies everything.
+    pub const RING: CopyPlan = CopyPlan { engine_from: [None; 2], ring_blocks: [RING_BLOCKS; 2] };
+    /// The copy engine copies everything.
+    pub const ENGINE: CopyPlan = CopyPlan { engine_from: [Some(0); 2], ..CopyPlan::RING };
+
+    /// What was the faster way.
+    pub fn fastest(calibration: &Calibration) -> CopyPlan {
+        let [inward, outward] = &calibration.ways;
+        CopyPlan {
+            engine_from: [inward.copy_engine_from, outward.copy_engine_from],
+            ring_blocks: [inward.ring_blocks, outward.ring_blocks],
+        }
+    }
+
+    /// The copy engine copies runs from so many bytes on, in both directions.
+    pub const fn with_engine_from(bytes: u64) -> CopyPlan {
+        CopyPlan { engine_from: [Some(bytes); 2], ..CopyPlan::RING }
+    }
+
+    /// Whether the copy engine copies a run of so many contiguous bytes.
+    pub fn is_for_engine(&self, direction: Direction, run_bytes: u64) -> bool {
+        self.engine_from[direction as usize].is_some_and(|from| run_bytes >= from)
+    }
+
+    /// Blocks of the ring kernel for what the copy engine does not copy.
+    pub fn ring_blocks(&self, direction: Direction) -> u32 {
+        self.ring_blocks[direction as usize]
     }
 }
 
@@ -170,31 +194,26 @@ impl<'a> Bench<'a> {
         Ok(bytes as f64 / best)
     }
 
-    /// The copy engine, run by run.
+    /// The copy engine, all runs in one call.
     fn runs(&self, direction: Direction, run_bytes: u64) -> Result<f64, CudaError> {
-        self.rate(TOTAL, &mut || {
-            for at in (0..TOTAL).step_by(run_bytes as usize) {
-                let part = self.device.span().part(at, run_bytes);
-                // SAFETY: the host looks at these bytes never again, and they live until the stream has ended.
-                unsafe {
-                    match direction {
-                        Direction::HostToDevice => self.host.copy_to(self.stream.raw(), at as usize, part)?,
-                        Direction::DeviceToHost => self.host.copy_from(self.stream.raw(), at as usize, part)?,
-                    }
-                }
-            }
-            Ok(())
-        })
+        let (from, to) = self.ends(direction);
+        let part = |span: Span, at: u64| span.part(at, run_bytes);
+        let runs: Vec<_> = (0..TOTAL).step_by(run_bytes as usize).map(|at| (part(from, at), part(to, at))).collect();
+        self.rate(TOTAL, &mut || self.stream.copy_all(&runs))
+    }
+
+    fn ends(&self, direction: Direction) -> (Span, Span) {
+        // SAFETY: the host looks at these bytes never again, and they live until the stream has ended.
+        let host = unsafe { self.host.span() };
+        match direction {
+            Direction::HostToDevice => (host, self.device.span()),
+            Direction::DeviceToHost => (self.device.span(), host),
+        }
     }
 
     /// The ring kernel, pages to places in the reverse order.
     fn ring(&self, direction: Direction, page_bytes: u64, blocks: u32) -> Result<f64, CudaError> {
-        // SAFETY: the host looks at these bytes never again, and they live until the stream has ended.
-        let host = unsafe { self.host.span() };
-        let (from, to) = match direction {
-            Direction::HostToDevice => (host, self.device.span()),
-            Direction::DeviceToHost => (self.device.span(), host),
-        };
+        let (from, to) = self.ends(direction);
         let count = TOTAL / page_bytes.max(1);
         let page = |span: Span, at: u64| span.part(at * page_bytes, page_bytes);
         let mut bytes = Vec::new();
@@ -239,22 +258,26 @@ mod tests {
 
     #[test]
     fn each_direction_has_a_threshold_of_its_own() {
-        let way = |direction, copy_engine_from| Way {
+        let way = |direction, ring_blocks, copy_engine_from| Way {
             direction,
             big_rate: 55.0,
             ring_rate: 51.0,
-            ring_blocks: 4,
+            ring_blocks,
             runs: Vec::new(),
             copy_engine_from,
         };
-        let ways = [way(Direction::HostToDevice, Some(1 << 20)), way(Direction::DeviceToHost, None)];
+        let ways = [way(Direction::HostToDevice, 4, Some(1 << 20)), way(Direction::DeviceToHost, 3, None)];
         let calibration = Calibration { page_bytes: 8448, ways };
-        assert_eq!(calibration.path(Direction::HostToDevice, (1 << 20) - 1), CopyPath::Ring);
-        assert_eq!(calibration.path(Direction::HostToDevice, 1 << 20), CopyPath::CopyEngine);
-        assert_eq!(calibration.path(Direction::DeviceToHost, 1 << 40), CopyPath::Ring);
+        let plan = CopyPlan::fastest(&calibration);
+        assert!(!plan.is_for_engine(Direction::HostToDevice, (1 << 20) - 1));
+        assert!(plan.is_for_engine(Direction::HostToDevice, 1 << 20));
+        assert!(!plan.is_for_engine(Direction::DeviceToHost, 1 << 40));
+        assert_eq!((plan.ring_blocks(Direction::HostToDevice), plan.ring_blocks(Direction::DeviceToHost)), (4, 3));
+        assert!(CopyPlan::ENGINE.is_for_engine(Direction::DeviceToHost, 16));
+        assert!(!CopyPlan::RING.is_for_engine(Direction::HostToDevice, 1 << 40));
         assert_eq!(
             calibration.to_string(),
-            "in: pages of 8448 by 4 blocks, runs from 1024 KiB on by the copy engine; out: pages of 8448 by 4 blocks, runs too"
+            "in: pages of 8448 by 4 blocks, runs from 1024 KiB on by the copy engine; out: pages of 8448 by 3 blocks, runs too"
         );
     }
 }

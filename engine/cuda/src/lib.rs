@@ -28,9 +28,9 @@ mod platform;
 pub mod selftest;
 mod stream;
 
-pub use calibrate::{Calibration, CopyPath, Direction, RunRate, Way};
+pub use calibrate::{Calibration, CopyPlan, Direction, RunRate, Way};
 pub use error::CudaError;
 pub use gpu::{Gpu, GpuInfo};
 pub use memory::{DevicePool, HostPool};
-pub use platform::{Cuda, Mark, Pages, Queue};
+pub use platform::{Copied, CopyBy, Cuda, Mark, Pages, Queue, Setup};
 pub use stream::{Event, Priority, Stream};

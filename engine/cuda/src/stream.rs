@@ -131,6 +131,42 @@ impl Stream {
         // SAFETY: the spans' makers vouch for their bytes.
         unsafe { call!(cuMemcpyAsync(to.address(), from.address(), from.bytes() as usize, self.raw.handle())) }
     }
+
+    /// Copies between device memory and pinned host memory through the copy engine, in one call, each from the first span to
+    /// the second one, in any order among themselves.
+    ///
+    /// # Errors
+    ///
+    /// What the driver returns.
+    ///
+    /// # Panics
+    ///
+    /// If lengths differ.
+    pub fn copy_all(&self, copies: &[(Span, Span)]) -> Result<(), CudaError> {
+        let wrong = copies.iter().find(|(from, to)| from.bytes() != to.bytes());
+        assert!(wrong.is_none(), "lengths differ: {wrong:?}");
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let mut to: Vec<u64> = copies.iter().map(|(_, to)| to.address()).collect();
+        let mut from: Vec<u64> = copies.iter().map(|(from, _)| from.address()).collect();
+        let mut bytes: Vec<usize> = copies.iter().map(|(from, _)| from.bytes() as usize).collect();
+        let nowhere = || sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
+        let mut attributes = sys::CUmemcpyAttributes {
+            srcAccessOrder: sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+            srcLocHint: nowhere(),
+            dstLocHint: nowhere(),
+            flags: sys::CUmemcpyFlags::CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE as u32,
+        };
+        self.context.bind()?;
+        let (to, from, bytes) = (to.as_mut_ptr(), from.as_mut_ptr(), bytes.as_mut_ptr());
+        // SAFETY: as many addresses and lengths as copies, all with the one set of attributes; the spans' makers vouch for
+        // their bytes.
+        unsafe {
+            let stream = self.raw.handle();
+            call!(cuMemcpyBatchAsync_v2(to, from, bytes, copies.len(), &mut attributes, &mut 0, 1, stream))
+        }
+    }
 }
 
 impl Drop for Stream {

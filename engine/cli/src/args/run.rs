@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::Format;
+use super::{CopyBy, Format, Peer};
 use crate::workload::keys;
 use crate::workload::{Layers, Pool};
 
@@ -21,6 +21,12 @@ pub(crate) struct Run {
     /// Which GPU, with `--on cuda`; with --split two, as in 0,1: for prefill and for decode.
     #[arg(long, value_name = "N[,N]", value_delimiter = ',', default_value = "0")]
     pub(crate) device: Vec<usize>,
+    /// How bytes go from one GPU to the other one. Through the host, both may be the same.
+    #[arg(long, default_value = "auto")]
+    pub(crate) peer: Peer,
+    /// Who makes reloads and offloads, with `--on cuda`.
+    #[arg(long, default_value = "auto")]
+    pub(crate) copy_by: CopyBy,
     /// Take what is not said here from this file, or from a built-in workload; docs/workloads.md describes them.
     #[arg(long, value_name = "FILE")]
     pub(crate) workload: Option<String>,

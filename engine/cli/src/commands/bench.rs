@@ -18,7 +18,7 @@ pub(crate) fn run(args: &args::Bench) -> Result<ExitCode, Failure> {
     let args::SelftestOn::Cuda = args.on;
     let gpu = Gpu::open(args.device).map_err(Failure::Gpu)?;
     let first_line = header(&gpu);
-    let report = selftest(&gpu, Part::Measurements, args.max_device_memory, &mut |check| {
+    let report = selftest(&gpu, Part::Measurements, "", args.max_device_memory, &mut |check| {
         output::note(&check.to_string());
     });
     // Its memory and its context are gone before another process measures.

@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod conform;
 pub(crate) mod exposure;
+mod gpus;
 pub(crate) mod grow;
 pub(crate) mod import;
 pub(crate) mod list;

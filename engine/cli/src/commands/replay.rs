@@ -12,6 +12,7 @@ use kvweft_shell::{Platform, Std};
 use kvweft_trace::TraceFile;
 use kvweft_world::{Action, Machine};
 
+use super::gpus;
 use crate::args::{self, Format, On};
 use crate::failure::Failure;
 use crate::{input, json, output};
@@ -45,8 +46,10 @@ pub(crate) fn run(args: &args::Replay) -> Result<ExitCode, Failure> {
         On::Model => None,
         On::Host => Some(many::<Std>(args.times, &world, &result)?),
         On::Cuda => {
-            Cuda::open(&[args.device]).map_err(Failure::Gpu)?;
-            Some(many::<Cuda>(args.times, &world, &result)?)
+            gpus::open(&[args.device], args.copy_by, args::Peer::Auto)?;
+            let threads = many::<Cuda>(args.times, &world, &result)?;
+            gpus::say_copied();
+            Some(threads)
         }
     };
     let violated = matches!(&result, Ok(replayed) if replayed.violation.is_some());

@@ -13,7 +13,8 @@ use kvweft_shell::log::Sink;
 use kvweft_shell::run::{Call, FORMAT, Percentiles, Report, RunError, State, Workload, run as play};
 use kvweft_shell::{Platform, Std};
 
-use crate::args::{self, Device, Format};
+use super::gpus;
+use crate::args::{self, Device, Format, Peer};
 use crate::failure::Failure;
 use crate::out::{self, LogWriter, Out};
 use crate::workload::{self, Chosen, page_bytes};
@@ -61,6 +62,9 @@ pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
         std::thread::sleep(out::FLUSH_EVERY * 3);
         return Err(Failure::Run(format!("the engine panicked{PANICKED}")));
     };
+    if args.on == Device::Cuda {
+        gpus::say_copied();
+    }
     let logged = writer.map_or(Ok(()), LogWriter::close);
     let mut failures: Vec<Failure> = Vec::new();
     let report = match played {
@@ -97,20 +101,15 @@ fn open_gpus(args: &args::Run, workload: &Workload) -> Result<(), Failure> {
     let wrong = |why: &str| Failure::Option { option: "device".to_owned(), why: why.to_owned() };
     match args.device.as_slice() {
         [_] => {}
-        [a, b] if a == b => return Err(wrong("expected two different GPUs, got one twice")),
+        [a, b] if a == b && args.peer == Peer::Auto => {
+            return Err(wrong("expected two different GPUs, got one twice\nhelp: add --peer through-host"));
+        }
         [_, _] if workload.split => {}
         [_, _] => return Err(wrong("two GPUs are for two engines, and there is one\nhelp: add --split")),
         _ => return Err(wrong("expected one GPU or two")),
     }
     if args.on == Device::Cuda {
-        let gpus = Cuda::open(&args.device).map_err(Failure::Gpu)?;
-        if gpus.len() > 1 {
-            let way = if Cuda::peers() { "directly" } else { "through the host: no peer access" };
-            output::note(&format!(
-                "prefill on GPU {}, decode on GPU {}; bytes go {way}",
-                args.device[0], args.device[1]
-            ));
-        }
+        gpus::open(&args.device, args.copy_by, args.peer)?;
     }
     Ok(())
 }

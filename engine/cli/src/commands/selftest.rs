@@ -23,8 +23,12 @@ pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
             let _ = output::result(&format!("{check}\n"));
         }
     };
-    let part = if args.checks_only { Part::Checks } else { Part::All };
-    let report = selftest(&gpu, part, args.max_device_memory, &mut seen);
+    let part = match (args.small, args.checks_only) {
+        (true, _) => Part::Small,
+        (false, true) => Part::Checks,
+        (false, false) => Part::All,
+    };
+    let report = selftest(&gpu, part, &args.only, args.max_device_memory, &mut seen);
     let document = json(&report);
     if text {
         let faults = report.faults.iter().map(|fault| format!("{fault}\n"));

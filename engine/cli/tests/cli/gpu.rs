@@ -16,9 +16,11 @@ fn without_a_gpu_each_command_says_what_is_missing() {
     let trace = "out/reload-before-prefill-read.reads-see-own-content.trace";
     for args in [
         &["selftest"][..],
+        &["selftest", "--small"],
         &["bench", "--beside", "torch"],
         &["run", "--on", "cuda"],
-        &["replay", trace, "--on", "cuda"],
+        &["run", "--on", "cuda", "--split", "--device", "0,0", "--peer", "through-host", "--copy-by", "engine"],
+        &["replay", trace, "--on", "cuda", "--copy-by", "ring"],
     ] {
         folder.run(args).is_refused(missing);
     }
@@ -31,6 +33,13 @@ fn gpus_that_make_no_sense_are_refused_before_any_is_opened() {
         folder.run(&[&["run", "--on", "cuda"], args].concat()).is_refused(&format!("error: --device: {why}\n"));
     };
     refused(&["--device", "0,1"], "two GPUs are for two engines, and there is one\nhelp: add --split");
-    refused(&["--device", "1,1", "--split"], "expected two different GPUs, got one twice");
+    refused(
+        &["--device", "1,1", "--split"],
+        "expected two different GPUs, got one twice\nhelp: add --peer through-host",
+    );
+    refused(
+        &["--device", "1,1", "--peer", "through-host"],
+        "two GPUs are for two engines, and there is one\nhelp: add --split",
+    );
     refused(&["--device", "0,1,2", "--split"], "expected one GPU or two");
 }

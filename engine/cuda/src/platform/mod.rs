@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `pages` | cells in pools, and how they are read, written and copied |
 //! | `desk` | the stream and the scratch memory of a thread |
-//! | `queue` | copies that the device has in its order |
+//! | `queue` | copies that the device has in its order: by the copy engine and by the ring kernel |
+//! | `runs` | which of many copies lie side by side |
 //! | `search`, `add` | scores and selections, and sums of rows, over pools |
 //! | `table` | pages as kernels number them |
 
@@ -16,6 +17,7 @@ mod add;
 mod desk;
 mod pages;
 mod queue;
+mod runs;
 mod search;
 mod table;
 
@@ -25,21 +27,46 @@ use std::thread::JoinHandle;
 use kvweft_shell::platform::{Guard, Move};
 use kvweft_shell::{Platform, Std};
 
+use crate::calibrate::{Calibration, CopyPlan};
 use crate::error::CudaError;
 use crate::gpu::Gpu;
 use desk::Desk;
 use queue::Lane;
 
 pub use pages::Pages;
-pub use queue::{Mark, Queue};
+pub use queue::{Copied, Mark, Queue};
 
 /// The platform of real threads with the memory of GPUs.
 #[derive(Debug)]
 pub struct Cuda;
 
+/// Who makes the copies of reloads and offloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CopyBy {
+    /// For each run of contiguous pages, who was faster when that was measured, at the start.
+    #[default]
+    Auto,
+    /// The ring kernel.
+    Ring,
+    /// The copy engine, run by run.
+    Engine,
+}
+
+/// How the GPUs of a process work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Setup {
+    /// Who copies between the tiers.
+    pub copy_by: CopyBy,
+    /// Bytes between GPUs go through the host, also where these address each other's memory.
+    pub through_host: bool,
+}
+
 /// The GPUs of this process, and what threads have given back.
 struct Home {
     gpus: Vec<Gpu>,
+    /// For each GPU.
+    calibrations: Vec<Option<Calibration>>,
+    plans: Vec<CopyPlan>,
     /// Whether every GPU addresses the memory of every other one.
     peers: bool,
     /// For each GPU.
@@ -62,6 +89,9 @@ fn working<T, E: Into<CudaError>>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|error| panic!("the GPU stopped working: {}", error.into()))
 }
 
+/// Bytes of a page of fp8 index keys, the most frequent of small pages.
+pub(crate) const CALIBRATED_PAGE: u64 = 8448;
+
 /// Desks and lanes that are made at the start: enough for the threads of two engines, so that none is made while a gate
 /// holds the device, because an allocation may wait for it.
 const READY_DESKS: usize = 12;
@@ -70,19 +100,28 @@ const READY_LANES: usize = 4;
 impl Cuda {
     /// Opens the GPUs that all engines of this process use: the first one for a single engine or for prefill, the last one
     /// for decode. Where there are several, each is let into the memory of the others if that is possible; else bytes
-    /// between them go through the host. To be called before there are threads that read the environment.
+    /// between them go through the host. One GPU may be named twice, as two with one memory. To be called before there are
+    /// threads that read the environment. A second call changes nothing.
     ///
     /// # Errors
     /// What is missing; or [`CudaError`] of the driver.
     ///
     /// # Panics
     /// If no GPU is named.
-    pub fn open(ordinals: &[usize]) -> Result<&'static [Gpu], CudaError> {
+    pub fn open(ordinals: &[usize], setup: Setup) -> Result<&'static [Gpu], CudaError> {
         assert!(!ordinals.is_empty(), "at least one GPU");
         separate_streams();
         if HOME.get().is_none() {
             let gpus: Vec<Gpu> = ordinals.iter().map(|ordinal| Gpu::open(*ordinal)).collect::<Result<_, _>>()?;
-            let peers = let_in(&gpus);
+            let peers = !setup.through_host && let_in(&gpus);
+            let measured = |gpu| match setup.copy_by {
+                CopyBy::Auto => Calibration::measure(gpu, CALIBRATED_PAGE).map(Some),
+                CopyBy::Ring | CopyBy::Engine => Ok(None),
+            };
+            let calibrations: Vec<_> = gpus.iter().map(measured).collect::<Result<_, _>>()?;
+            let fixed = if setup.copy_by == CopyBy::Engine { CopyPlan::ENGINE } else { CopyPlan::RING };
+            let plan = |measured: &Option<Calibration>| measured.as_ref().map_or(fixed, CopyPlan::fastest);
+            let plans = calibrations.iter().map(plan).collect();
             let (mut desks, mut lanes) = (Vec::new(), Vec::new());
             for gpu in &gpus {
                 let ready: Vec<Desk> = (0..READY_DESKS).map(|_| Desk::new(gpu)).collect::<Result<_, _>>()?;
@@ -91,7 +130,7 @@ impl Cuda {
                 lanes.push(Mutex::new(ready));
             }
             // Another thread may have been first; then its GPUs stay.
-            let _ = HOME.set(Home { gpus, peers, desks, lanes });
+            let _ = HOME.set(Home { gpus, calibrations, plans, peers, desks, lanes });
         }
         Ok(&home().gpus)
     }
@@ -102,6 +141,15 @@ impl Cuda {
     /// Before [`Cuda::open`].
     pub fn peers() -> bool {
         home().peers
+    }
+
+    /// What was measured of each GPU that is open, if who copies was to be found out.
+    ///
+    /// # Panics
+    /// Before [`Cuda::open`].
+    pub fn calibrations() -> impl Iterator<Item = (&'static Gpu, &'static Calibration)> {
+        let Home { gpus, calibrations, .. } = home();
+        gpus.iter().zip(calibrations).filter_map(|(gpu, measured)| Some((gpu, measured.as_ref()?)))
     }
 }
 
@@ -148,7 +196,7 @@ impl Platform for Cuda {
     }
 
     fn queue<'a>(batches: impl FnOnce() -> Vec<Vec<Move<'a, Pages>>>, held: bool) -> Option<Queue> {
-        Queue::new(&batches(), held)
+        Queue::new(&batches(), held, None)
     }
 
     fn pause_us(duration: u64) {

@@ -15,13 +15,12 @@ use super::{add, home, search, working};
 use crate::error::CudaError;
 use crate::memory::{DevicePool, HostPool};
 
-/// Cells begin at multiples of this.
-const ALIGN: usize = 256;
+/// Cells begin at multiples of this. Pages of 64 entries are such multiples themselves, so that they lie side by side.
+const ALIGN: usize = 64;
 /// What copies of the ring kernel begin at and are multiples of.
 const VECTOR: usize = 16;
-/// Thread blocks of a copy between tiers: few, so that a forward step keeps the rest.
-pub(super) const COPY_BLOCKS: u32 = 8;
-
+/// Thread blocks of a copy that a thread waits for: few, so that a forward step keeps the rest.
+const COPY_BLOCKS: u32 = 8;
 /// Memory for the cells of one unit in one tier, at one distance, and for one more cell behind them, which is never written:
 /// poison.
 pub(super) struct Region {
@@ -86,12 +85,17 @@ pub struct Pages {
 impl Pages {
     /// Its memory, as devices address it.
     pub fn span(&self) -> Span {
-        self.room().part(0, (self.words * 8) as u64)
+        self.span_behind(0, (self.words * 8) as u64)
+    }
+
+    /// So many bytes from one of its bytes on, maybe beyond its end.
+    pub(super) fn span_behind(&self, begin: u64, bytes: u64) -> Span {
+        self.region.span().part((self.at * self.region.stride) as u64 + begin, bytes)
     }
 
     /// The same, and what is between it and the next cell.
     pub(super) fn room(&self) -> Span {
-        self.region.span().part((self.at * self.region.stride) as u64, self.region.stride as u64)
+        self.span_behind(0, self.region.stride as u64)
     }
 
     pub(super) fn is_on_device(&self) -> bool {

@@ -1,14 +1,17 @@
 //! Copies that the device has in its order.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use kvweft_kernels::gpu::{JOB_BYTES, Job};
+use kvweft_kernels::gpu::{JOB_BYTES, Job, Span};
 use kvweft_shell::platform::{Move, Queued};
 
 use super::desk::{launch, put_jobs, with_desk};
-use super::pages::{COPY_BLOCKS, Pages, copier, job};
+use super::pages::{Pages, copier, job};
+use super::runs::runs;
 use super::{home, lock, working};
+use crate::calibrate::{CopyPlan, Direction};
 use crate::error::CudaError;
 use crate::gpu::Gpu;
 use crate::memory::{DevicePool, HostPool};
@@ -65,25 +68,107 @@ pub struct Mark {
     done: Arc<Event>,
 }
 
-impl Queue {
-    /// Nothing if the copies are not all of one GPU and of whole vectors.
-    pub(super) fn new(batches: &[Vec<Move<'_, Pages>>], held: bool) -> Option<Queue> {
-        let gpu = copier_of(batches.iter().flatten())?;
-        let mut jobs: Vec<Job> = Vec::new();
-        let mut ends = Vec::new();
+/// Who has copied, since the process began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Runs that the copy engine has copied.
+    pub engine_runs: u64,
+    /// Pages in them. A half of a page counts as one.
+    pub engine_pages: u64,
+    /// Pages that the ring kernel has copied.
+    pub ring_pages: u64,
+}
+
+static COPIED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+impl Copied {
+    /// So far.
+    pub fn so_far() -> Copied {
+        let [engine_runs, engine_pages, ring_pages] = COPIED.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Copied { engine_runs, engine_pages, ring_pages }
+    }
+}
+
+/// What is copied, batch by batch.
+#[derive(Default)]
+struct Plan {
+    /// For the copy engine.
+    runs: Vec<(Span, Span)>,
+    /// For the ring kernel, and on how many blocks.
+    jobs: Vec<Job>,
+    blocks: u32,
+    /// Those of each batch.
+    batches: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl Plan {
+    /// Nothing if copies are not of whole vectors.
+    fn new(batches: &[Vec<Move<'_, Pages>>], plan: CopyPlan) -> Option<Plan> {
+        let direction = direction_of(batches.iter().flatten());
+        let blocks = plan.ring_blocks(direction.unwrap_or(Direction::HostToDevice));
+        let mut out = Plan { blocks, ..Plan::default() };
+        let mut engine_pages = 0;
         for batch in batches {
-            for one in batch.iter().filter(|(_, _, words)| !words.is_empty()) {
-                jobs.push(job(one, jobs.len())?);
+            let (first_run, first_job) = (out.runs.len(), out.jobs.len());
+            let mut moves: Vec<&Move<'_, Pages>> = batch.iter().filter(|(_, _, words)| !words.is_empty()).collect();
+            let first = moves.first().copied();
+            for run in runs(&mut moves, |one| place(one, first?)) {
+                let (from, to) = ends(run);
+                if direction.is_some_and(|direction| plan.is_for_engine(direction, from.bytes())) {
+                    out.runs.push((from, to));
+                    engine_pages += run.len();
+                } else {
+                    for one in run {
+                        out.jobs.push(job(one, out.jobs.len())?);
+                    }
+                }
             }
-            ends.push(jobs.len());
+            out.batches.push((first_run..out.runs.len(), first_job..out.jobs.len()));
         }
+        for (count, more) in COPIED.iter().zip([out.runs.len(), engine_pages, out.jobs.len()]) {
+            count.fetch_add(more as u64, Ordering::Relaxed);
+        }
+        Some(out)
+    }
+}
+
+/// The places of a copy in its pools, if it is of all that lies there and of the same pools as another one.
+fn place((from, to, words): &Move<'_, Pages>, other: &Move<'_, Pages>) -> Option<[usize; 2]> {
+    let fills = |cell: &Pages| words.start == 0 && words.end * 8 == cell.region.stride;
+    let same = Arc::ptr_eq(&from.region, &other.0.region) && Arc::ptr_eq(&to.region, &other.1.region);
+    (same && fills(from) && fills(to)).then_some([from.at, to.at])
+}
+
+/// Where a run lies on both sides.
+fn ends(run: &[&Move<'_, Pages>]) -> (Span, Span) {
+    let (from, to, words) = run[0];
+    let bytes = (words.len() * 8 * run.len()) as u64;
+    (from.span_behind((words.start * 8) as u64, bytes), to.span_behind((words.start * 8) as u64, bytes))
+}
+
+/// Between which tiers all copies go, if it is the host's and a device's.
+fn direction_of<'a, 'b: 'a>(moves: impl Iterator<Item = &'a Move<'b, Pages>>) -> Option<Direction> {
+    let mut directions = moves.map(|(from, to, _)| match (from.is_on_device(), to.is_on_device()) {
+        (false, true) => Some(Direction::HostToDevice),
+        (true, false) => Some(Direction::DeviceToHost),
+        _ => None,
+    });
+    let first = directions.next()?;
+    directions.all(|direction| direction == first).then_some(first)?
+}
+
+impl Queue {
+    /// Nothing if the copies are not all of one GPU and of whole vectors. Without a plan, the GPU's own is taken.
+    pub(crate) fn new(batches: &[Vec<Move<'_, Pages>>], held: bool, plan: Option<CopyPlan>) -> Option<Queue> {
+        let gpu = copier_of(batches.iter().flatten())?;
         let home = home();
+        let plan = Plan::new(batches, plan.unwrap_or(home.plans[gpu]))?;
         working(home.gpus[gpu].bind());
-        let ready = lock(&home.lanes[gpu]).pop().filter(|lane| lane.room >= jobs.len());
+        let ready = lock(&home.lanes[gpu]).pop().filter(|lane| lane.room >= plan.jobs.len());
         let mut lane = ready.unwrap_or_else(|| {
-            working(Lane::with_room(&home.gpus[gpu], jobs.len().next_power_of_two().max(START_JOBS)))
+            working(Lane::with_room(&home.gpus[gpu], plan.jobs.len().next_power_of_two().max(START_JOBS)))
         });
-        let batches = working(lane.enqueue(&home.gpus[gpu], &jobs, &ends, held));
+        let batches = working(lane.enqueue(&home.gpus[gpu], &plan, held));
         Some(Queue { lane: Some(lane), gpu, batches })
     }
 
@@ -107,7 +192,8 @@ fn copier_of<'a, 'b: 'a>(mut moves: impl Iterator<Item = &'a Move<'b, Pages>>) -
 
 impl Lane {
     #[allow(unsafe_code)]
-    fn enqueue(&mut self, gpu: &Gpu, jobs: &[Job], ends: &[usize], held: bool) -> Result<Vec<Batch>, CudaError> {
+    fn enqueue(&mut self, gpu: &Gpu, plan: &Plan, held: bool) -> Result<Vec<Batch>, CudaError> {
+        let Plan { runs, jobs, blocks, batches } = plan;
         put_jobs(jobs, self.up.bytes_mut());
         let (raw, all) = (self.stream.raw(), self.device.span());
         if !jobs.is_empty() {
@@ -116,22 +202,22 @@ impl Lane {
         }
         // Every job has its slot in the whole list.
         let checksums = all.part(self.room as u64 * JOB_BYTES, self.room as u64 * 8);
-        let (mut batches, mut begin) = (Vec::new(), 0);
-        for &end in ends {
+        let mut made = Vec::new();
+        for (own_runs, own_jobs) in batches {
             let gate = held.then(|| self.turn.wrapping_add(1));
             if let Some(turn) = gate {
                 self.turn = turn;
                 // SAFETY: the host uses the word as an atomic only.
                 self.stream.wait_value(unsafe { self.word.span() }.part(0, 4), turn)?;
             }
-            if end > begin {
-                let list = all.part(begin as u64 * JOB_BYTES, (end - begin) as u64 * JOB_BYTES);
-                launch(gpu.kernels(), raw, end - begin, list, checksums, COPY_BLOCKS);
+            self.stream.copy_all(&runs[own_runs.clone()])?;
+            if !own_jobs.is_empty() {
+                let list = all.part(own_jobs.start as u64 * JOB_BYTES, own_jobs.len() as u64 * JOB_BYTES);
+                launch(gpu.kernels(), raw, own_jobs.len(), list, checksums, *blocks);
             }
-            batches.push(Batch { done: Arc::new(self.stream.record()?), gate });
-            begin = end;
+            made.push(Batch { done: Arc::new(self.stream.record()?), gate });
         }
-        Ok(batches)
+        Ok(made)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn permutations(lab: &Lab) -> Result<String, Fault> {
 
 fn round_trip(lab: &Lab, method: CopyMethod, blocks: u32, size: usize) -> Result<usize, Fault> {
     let random = Random::new((size as u64) << 8 | u64::from(blocks));
-    let count = 37;
+    let count = lab.size(37, 9);
     let mut from = HostPool::new(lab.gpu, count * size)?;
     from.bytes_mut().as_chunks_mut::<8>().0.iter_mut().for_each(|word| *word = random.next().to_le_bytes());
     let middle = lab.filled((count * size) as u64, 0xa5)?;

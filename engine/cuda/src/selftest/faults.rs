@@ -8,10 +8,11 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use super::lab::{Fault, Lab, ensure};
+use super::tiers;
 use crate::platform::Cuda;
 
-/// Contexts that each fault is injected into.
-const TIMES: u32 = 20;
+/// Contexts that each fault is injected into, and in a small self-test.
+const TIMES: [usize; 2] = [20, 1];
 
 /// How often each detector has noticed a fault.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +51,10 @@ impl fmt::Display for FaultNoticed {
 
 /// Injects every fault, with pages, copies, scores, selections and sums on the device.
 pub(super) fn injected(lab: &Lab, rows: &mut Vec<FaultNoticed>) -> Result<String, Fault> {
-    Cuda::open(&[lab.gpu.info().ordinal])?;
+    tiers::open(lab)?;
+    let times = lab.size(TIMES[0], TIMES[1]) as u32;
     for index_k in [Dtype::Fp8, Dtype::Bf16] {
-        rows.extend(matrix::<Cuda>(index_k, TIMES).into_iter().map(|noticed| FaultNoticed { index_k, noticed }));
+        rows.extend(matrix::<Cuda>(index_k, times).into_iter().map(|noticed| FaultNoticed { index_k, noticed }));
     }
     for row in rows.iter() {
         let Noticed { fault, times, by } = row.noticed;
@@ -62,5 +64,5 @@ pub(super) fn injected(lab: &Lab, rows: &mut Vec<FaultNoticed>) -> Result<String
             ensure!(by.contains(&times), "no detector notices it every time: {row}");
         }
     }
-    Ok(format!("{} faults, {TIMES} contexts each", rows.len() - 2))
+    Ok(format!("{} faults, {times} contexts each", rows.len() - 2))
 }

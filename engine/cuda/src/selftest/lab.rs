@@ -69,13 +69,19 @@ pub(super) struct Lab<'a> {
     pub(super) gpu: &'a Gpu,
     pub(super) stream: Stream,
     pub(super) memory_max: u64,
+    small: bool,
     /// Bytes a second of a big copy on the device, once measured.
     pub(super) copy_rate: Cell<Option<f64>>,
 }
 
 impl<'a> Lab<'a> {
-    pub(super) fn new(gpu: &'a Gpu, memory_max: u64) -> Result<Lab<'a>, CudaError> {
-        Ok(Lab { gpu, stream: Stream::new(gpu, Priority::Low)?, memory_max, copy_rate: Cell::new(None) })
+    pub(super) fn new(gpu: &'a Gpu, memory_max: u64, small: bool) -> Result<Lab<'a>, CudaError> {
+        Ok(Lab { gpu, stream: Stream::new(gpu, Priority::Low)?, memory_max, small, copy_rate: Cell::new(None) })
+    }
+
+    /// A length or a number of turns: in a small self-test the second one, in any other the first one.
+    pub(super) fn size(&self, full: usize, small: usize) -> usize {
+        if self.small { small } else { full }
     }
 
     pub(super) fn raw(&self) -> RawStream {

@@ -17,6 +17,7 @@ mod report;
 mod select;
 mod speed;
 mod speed_copies;
+mod tiers;
 mod whole;
 
 use std::time::Instant;
@@ -26,6 +27,7 @@ pub use report::{Check, Measurement, Outcome, Report, Work};
 
 use crate::calibrate::Calibration;
 use crate::gpu::Gpu;
+use crate::platform::CALIBRATED_PAGE;
 use lab::{Fault, Lab};
 
 /// A check: what was compared, or why it failed.
@@ -47,17 +49,22 @@ const TESTS: &[(&str, Test)] = &[
     ("attention over nothing, poison and a sink", attend::edges),
     ("attention on the portable way does too", attend::attention_portable),
     ("write, score, select, sum: equal to the host", whole::end_to_end),
-    ("twenty repeats have the same bits", whole::repeats),
+    ("repeats have the same bits", whole::repeats),
     ("pages are copied with their checksums, both ways", copies::permutations),
     ("a copy touches its own bytes only", copies::guard_bands),
+    ("reloads and offloads are the same on both paths", tiers::both_paths),
+    ("pages reach another engine through the host", tiers::through_host),
     ("poison fills its pages, verify finds what changed", pages::poison_and_verify),
     ("pages beyond 4 GiB are found", pages::far_pages),
-    ("gates hold a stream", gates::gates),
     ("other GPUs' memory can be addressed", peers::pages),
 ];
 
-/// Those that a tool which serialises kernels fails.
-const TIMED: &[(&str, Test)] = &[("first launches do not wait for a held stream", gates::first_launch)];
+/// Those that let something run beside a held stream, which a tool that serialises all work of a device lets wait for ever.
+const BESIDE: &[(&str, Test)] =
+    &[("gates hold a stream", gates::gates), ("first launches do not wait for a held stream", gates::first_launch)];
+
+const FAULTS: &str = "every injected fault is noticed, and nothing without";
+const CALIBRATION: &str = "copies are calibrated";
 
 const BENCHES: &[(&str, Bench)] = &[
     ("speed of the device's memory", speed::memory),
@@ -75,21 +82,20 @@ const BENCHES: &[(&str, Bench)] = &[
 pub enum Part {
     /// Checks and measurements.
     All,
-    /// Checks, without what depends on a time: for a run under `compute-sanitizer`, which lets no kernel run beside
-    /// another, so that first launches wait for held streams.
+    /// Checks.
     Checks,
+    /// Checks with small shapes, for a run under `compute-sanitizer`: without those of work beside a held stream, which the
+    /// tool lets wait for ever.
+    Small,
     /// Measurements.
     Measurements,
 }
 
-/// Bytes of a page of fp8 index keys, the most frequent of small pages.
-const CALIBRATED_PAGE: u64 = 8448;
-
 /// Runs checks and measurements with at most so much device memory, in bytes (1 GiB is enough for all but the pages
-/// beyond 4 GiB), and calls `seen` after each.
+/// beyond 4 GiB), and calls `seen` after each. Where `only` is not empty, those run whose names contain it.
 ///
 /// A failed check does not stop the others, except that after a fault of a kernel the driver refuses everything.
-pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Check)) -> Report {
+pub fn selftest(gpu: &Gpu, part: Part, only: &str, memory_max: u64, seen: &mut dyn FnMut(&Check)) -> Report {
     let mut report = Report {
         gpu: gpu.info().clone(),
         checks: Vec::new(),
@@ -97,7 +103,7 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
         measurements: Vec::new(),
         calibration: None,
     };
-    let lab = match Lab::new(gpu, memory_max) {
+    let lab = match Lab::new(gpu, memory_max, part == Part::Small) {
         Ok(lab) => lab,
         Err(error) => {
             let outcome = Outcome::Failed { why: error.to_string() };
@@ -111,17 +117,19 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
         report.checks.push(Check { name, outcome: outcome(result), seconds });
         seen(report.checks.last().expect("just pushed"));
     };
+    let measures = matches!(part, Part::All | Part::Measurements);
     let tests = TESTS.iter().filter(|_| part != Part::Measurements);
-    for (name, test) in tests.chain(TIMED.iter().filter(|_| part == Part::All)) {
+    let tests = tests.chain(BESIDE.iter().filter(|_| matches!(part, Part::All | Part::Checks)));
+    for (name, test) in tests.filter(|(name, _)| name.contains(only)) {
         let begin = Instant::now();
         note(&mut report, name, begin, test(&lab));
     }
-    if part != Part::Measurements {
+    if part != Part::Measurements && FAULTS.contains(only) {
         let begin = Instant::now();
         let result = faults::injected(&lab, &mut report.faults);
-        note(&mut report, "every injected fault is noticed, and nothing without", begin, result);
+        note(&mut report, FAULTS, begin, result);
     }
-    for (name, bench) in BENCHES.iter().filter(|_| part != Part::Checks) {
+    for (name, bench) in BENCHES.iter().filter(|(name, _)| measures && name.contains(only)) {
         let begin = Instant::now();
         let result = bench(&lab).map(|measured| {
             let what = format!("{} measurements", measured.len());
@@ -130,14 +138,14 @@ pub fn selftest(gpu: &Gpu, part: Part, memory_max: u64, seen: &mut dyn FnMut(&Ch
         });
         note(&mut report, name, begin, result);
     }
-    if part != Part::Checks {
+    if measures && CALIBRATION.contains(only) {
         let begin = Instant::now();
         let result = Calibration::measure(gpu, CALIBRATED_PAGE).map_err(Fault::from).map(|calibration| {
             let what = calibration.to_string();
             report.calibration = Some(calibration);
             what
         });
-        note(&mut report, "copies are calibrated", begin, result);
+        note(&mut report, CALIBRATION, begin, result);
     }
     report
 }

@@ -93,7 +93,7 @@ pub(super) fn adversarial(lab: &Lab) -> Result<String, Fault> {
         (0, vec![10]),
         (1024, vec![8191, 8192, 8193, 70_001]),
     ] {
-        for len in lens {
+        for len in lens.into_iter().filter(|len| *len <= lab.size(usize::MAX, 2100)) {
             let rows = adversarial_rows(len);
             count += rows.len();
             Rows::new(rows).check(lab, k)?;
@@ -112,7 +112,7 @@ pub(super) fn adversarial(lab: &Lab) -> Result<String, Fault> {
 
 pub(super) fn million(lab: &Lab) -> Result<String, Fault> {
     let random = Random::new(77);
-    let len = 1 << 20;
+    let len = lab.size(1 << 20, 1 << 14);
     let relu: Vec<f32> = (0..len).map(|_| (random.integer(2000) - 1500.0).max(0.0)).collect();
     let reals = random.reals(len - 1);
     let ties = vec![2.5; len];
@@ -121,18 +121,19 @@ pub(super) fn million(lab: &Lab) -> Result<String, Fault> {
     for k in [512, 2048] {
         rows.check(lab, k)?;
     }
-    Ok("4 rows, on every number of blocks".to_owned())
+    Ok(format!("4 rows of {len}, on every number of blocks"))
 }
 
 pub(super) fn random(lab: &Lab) -> Result<String, Fault> {
     let random = Random::new(5);
-    for round in 0..12 {
+    let rounds = lab.size(12, 2);
+    for round in 0..rounds {
         let rows = (0..1 + random.below(9)).map(|_| {
-            let len = random.below(if round % 3 == 0 { 50_000 } else { 4000 }) as usize;
+            let len = random.below(if round % 3 == 0 { lab.size(50_000, 4000) } else { 4000 } as u64) as usize;
             let levels = 1 + random.below(1 << random.below(20)) as i64;
             random.integers(len, levels)
         });
         Rows::new(rows.collect()).check(lab, 1 + random.below(3000) as u32)?;
     }
-    Ok("12 batches, on every number of blocks".to_owned())
+    Ok(format!("{rounds} batches, on every number of blocks"))
 }

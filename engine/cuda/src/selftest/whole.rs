@@ -17,27 +17,28 @@ const K: usize = 512;
 pub(super) fn end_to_end(lab: &Lab) -> Result<String, Fault> {
     for (format, kv) in FORMATS.into_iter().zip(KvFormat::ALL) {
         for blocks in [1, lab.kernels().top_k.blocks_max()] {
-            let run = Run::new(format, kv);
+            let run = Run::new(lab, format, kv);
             let (selected, stats, sums) = run.device(lab, blocks)?;
             run.compare(&selected, &stats, &sums)?;
         }
     }
-    Ok(format!("4 requests of up to 9000 tokens, k {K}, fp8 and bf16"))
+    Ok(format!("4 requests of up to {} tokens, k {K}, fp8 and bf16", lab.size(9000, 700)))
 }
 
 pub(super) fn repeats(lab: &Lab) -> Result<String, Fault> {
-    let run = Run::new(IndexFormat::Fp8, KvFormat::Fp8);
+    let run = Run::new(lab, IndexFormat::Fp8, KvFormat::Fp8);
     let first = run.device(lab, 1)?;
-    for i in 0..20 {
+    let turns = lab.size(20, 2);
+    for i in 0..turns {
         let again = run.device(lab, if i % 2 == 0 { 1 } else { lab.kernels().top_k.blocks_max() })?;
         equal("selections of a repeat", &again.0, &first.0)?;
         equal("statistics of a repeat", &again.1, &first.1)?;
         equal_bits("sums of a repeat", &again.2, &first.2)?;
     }
     // Logits of real numbers, whose sums have an order.
-    let fixture = Fixture::new(41, IndexFormat::Fp8, 64, &[3000, 777], false);
+    let fixture = Fixture::new(41, IndexFormat::Fp8, 64, &[lab.size(3000, 500) as i32, 777], false);
     let mut before: Option<Vec<u32>> = None;
-    for blocks in (1..=20).map(|i| i * 13) {
+    for blocks in (1..=turns as u32).map(|i| i * 13) {
         let (logits, _) = fixture.run(lab, &lab.kernels().index_logits, blocks)?;
         let bits: Vec<u32> = lab.download(&logits, 2 * fixture.stride())?;
         if let Some(before) = &before {
@@ -45,7 +46,7 @@ pub(super) fn repeats(lab: &Lab) -> Result<String, Fault> {
         }
         before = Some(bits);
     }
-    Ok("20 runs of the whole path, 20 of real logits".to_owned())
+    Ok(format!("{turns} runs of the whole path, {turns} of real logits"))
 }
 
 /// Selections, statistics and sums.
@@ -58,8 +59,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(format: IndexFormat, kv: KvFormat) -> Run {
-        let lens = [9000, 511, 64, 2500];
+    fn new(lab: &Lab, format: IndexFormat, kv: KvFormat) -> Run {
+        let lens = [lab.size(9000, 700) as i32, 511, 64, lab.size(2500, 600) as i32];
         let mut fixture = Fixture::new(51, format, 64, &lens, true);
         let random = Random::new(52);
         let count = fixture.pages.len() / page_bytes(format);

@@ -144,10 +144,12 @@ impl<P: Platform, M: Model> Engine<P, M> {
     fn queue(&self, op: &CopyOp, held: bool) -> Option<P::Queued> {
         let parts = |layer| op.parts.iter().filter(move |part| part.layers.has(layer));
         let layers = (0..self.layers).flat_map(|layer| parts(layer).map(move |moved| (layer, moved)));
+        // Where no gate is between the halves, the device makes both in the place of the second one.
+        let turns: [&[Half]; 2] =
+            if held { [&[Half::First], &[Half::Second]] } else { [&[], &[Half::First, Half::Second]] };
         let batches = || {
-            let halves =
-                layers.clone().flat_map(|(layer, moved)| [Half::First, Half::Second].map(|half| (layer, moved, half)));
-            halves.map(|(layer, moved, half)| self.moves(op, moved, layer, half)).collect()
+            let turns = layers.clone().flat_map(|(layer, moved)| turns.map(|halves| (layer, moved, halves)));
+            turns.map(|(layer, moved, halves)| self.moves(op, moved, layer, halves)).collect()
         };
         let queued = P::queue(batches, held)?;
         if let Some(record) = op.record.filter(|_| op.record_on == op.stream) {
@@ -163,11 +165,14 @@ impl<P: Platform, M: Model> Engine<P, M> {
         Some(queued)
     }
 
-    fn moves(&self, op: &CopyOp, moved: &MovedPart, layer: u8, half: Half) -> Vec<Move<'_, P::Cell>> {
-        let Some(unit) = self.pools.unit(layer, moved.component) else { return Vec::new() };
+    /// These halves, which adjoin, of every page.
+    fn moves(&self, op: &CopyOp, moved: &MovedPart, layer: u8, halves: &[Half]) -> Vec<Move<'_, P::Cell>> {
+        let unit = self.pools.unit(layer, moved.component);
+        let (Some(unit), Some(first), Some(last)) = (unit, halves.first(), halves.last()) else { return Vec::new() };
         let cells =
             op.pairs.iter().map(|pair| (self.pools.cell_of(pair.from, unit), self.pools.cell_of(pair.to, unit)));
-        cells.map(|(from, to)| (from, to, moved_words(from, to, moved, half))).collect()
+        let words = |from: &P::Cell, to: &P::Cell, half: &Half| moved_words(from, to, moved, *half);
+        cells.map(|(from, to)| (from, to, words(from, to, first).start..words(from, to, last).end)).collect()
     }
 
     /// Half of one component of one layer, for every page; a batch of those that the device has, if it has them.
@@ -187,7 +192,7 @@ impl<P: Platform, M: Model> Engine<P, M> {
         }
         match queued {
             Some((queued, batch)) => queued.settle(batch),
-            None => P::Cell::copy_all(&self.moves(op, moved, layer, half)),
+            None => P::Cell::copy_all(&self.moves(op, moved, layer, &[half])),
         }
         let unit = self.pools.unit(layer, moved.component);
         if let (Half::Second, Some(unit)) = (half, unit) {
