@@ -9,8 +9,7 @@
 //! `docs/reductions.md` has the argument.
 
 use kvweft_core::{
-    BlockRef, Body, Component, CopyOp, Fence, FenceOn, Message, Outcome, Pair, PartKind, RequestId, RunStep, SendOp,
-    Status, StepItem,
+    BlockRef, Component, CopyOp, Fence, FenceOn, Outcome, Pair, PartKind, RequestId, RunStep, SendOp, StepItem,
 };
 
 use crate::actions::Action;
@@ -218,42 +217,8 @@ impl<P: Protocol> World<P> {
         nic.into_iter().find(|&at| self.send_is_eager(at, refuted)).map(|at| Action::Nic { at: at as u8 })
     }
 
-    /// Takes out of `actions`, all that are possible, those that can wait until others have happened: see
-    /// `docs/reductions.md`.
-    pub fn put_off(&self, refuted: u128, actions: &mut Vec<Action>) {
-        let refuted = self.refuted_now(refuted);
-        actions.retain(|action| match *action {
-            Action::Nic { at } => !self.end_can_wait(usize::from(at), refuted),
-            Action::Report { engine: 1, source } => usize::from(source) != FROM_NIC || !self.metadata_can_wait(),
-            _ => true,
-        });
-    }
-
-    /// Whether all that the end of a send does beside its writes is to queue a report behind another.
-    fn end_can_wait(&self, at: usize, refuted: u64) -> bool {
-        let (run, link) = (&self.engines[0].nic[at], &self.links[1]);
-        let told = |message: &Message| message.room == run.op.room && is_success(message);
-        !run.done.is_multiple_of(2)
-            && !self.engines[0].reports[FROM_NIC].is_empty()
-            && (self.left.part_failures == 0 && self.left.duplicates == 0)
-            // Where the peer has been told already, a deadline looks at whether sends are under way.
-            && !link.iter().any(|message| told(message))
-            && self.send_commutes(at, refuted)
-    }
-
-    /// Whether the decode manager would only note that metadata has come: no status is about to be delivered for which it
-    /// matters.
-    fn metadata_can_wait(&self) -> bool {
-        let back = &self.engines[1];
-        !self.links[1].front().is_some_and(|message| is_success(message))
-            && back.reports[FROM_NIC].iter().all(|report| match *report {
-                Report::Metadata(slot, _) => back.manager.only_notes_metadata(slot),
-                Report::Step(_) | Report::Completed(..) => false,
-            })
-    }
-
     /// The kinds that are refuted in this world: once all faults have happened, what they refuted holds again.
-    fn refuted_now(&self, refuted: u128) -> u64 {
+    pub(crate) fn refuted_now(&self, refuted: u128) -> u64 {
         (if self.left.is_spent() { refuted >> SPENT } else { refuted }) as u64
     }
 
@@ -312,7 +277,7 @@ impl<P: Protocol> World<P> {
 
     /// Whether the next step of a send commutes with all that can come before it, but for its place in the queue of
     /// reports.
-    fn send_commutes(&self, at: usize, refuted: u64) -> bool {
+    pub(crate) fn send_commutes(&self, at: usize, refuted: u64) -> bool {
         let run = &self.engines[0].nic[at];
         let held = self.engines[0].unmet(&run.op.after).is_some() || self.waits_for_unqueued(0, &run.op.after);
         if run.op.part.kind == PartKind::Metadata || (run.done == 0 && held) {
@@ -500,10 +465,6 @@ impl<P: Protocol> World<P> {
             })
         })
     }
-}
-
-fn is_success(message: &Message) -> bool {
-    matches!(message.body, Body::Status(Status::Success))
 }
 
 fn has_index(machine: &Machine, engine: usize) -> bool {

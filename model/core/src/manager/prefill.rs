@@ -256,12 +256,13 @@ impl Manager {
         self.part_settled(id);
     }
 
-    /// Whether the report that `part` is done would only be remembered until the index keys of the transfer are reported:
-    /// nothing can be said of it, and nothing let go, before. That the report also wakes the queue is left aside.
+    /// Whether the report that `part`, of KV, is done would only be remembered until the index keys of the transfer are
+    /// reported, and the other way round: nothing can be said of the transfer, and nothing let go, before both have come.
+    /// That the report also wakes the queue is left aside.
     pub fn index_decides(&self, id: TransferId, part: Part) -> bool {
         let Some(transfer) = self.ledger.get(id) else { return false };
-        let waits = self.keeps(Rule::SuccessNeedsAllParts.at(Site::IndexK))
-            && self.keeps(Rule::CompletionIdempotent.at(Site::Part));
+        let needed = [Site::Kv, Site::IndexK].iter().all(|&site| self.keeps(Rule::SuccessNeedsAllParts.at(site)));
+        let waits = needed && self.keeps(Rule::CompletionIdempotent.at(Site::Part));
         let index_to_come = transfer.posted & INDEX_K != 0 && transfer.settled & INDEX_K == 0;
         let new = transfer.settled & part_bit(part) == 0 && transfer.settled == transfer.arrived;
         waits && index_to_come && new && part.kind == PartKind::Kv && transfer.kind == TransferKind::Send
