@@ -46,7 +46,7 @@ pub fn bounded(scenario: &Scenario, settings: &Settings, bound: Bound, progress:
             (walked.traces, covered.to_string(), covered.states, covered.steps)
         }
         Bound::Delays(delays) => {
-            let options = Options { liveness: false, ..run.options() };
+            let options = Options { liveness: false, reduce: false, ..run.options() };
             let outcome = explore_with(&Delayed { system: &system, delays }, &options, progress);
             let counts = outcome.counts;
             let extent =
