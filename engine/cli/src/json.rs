@@ -172,7 +172,7 @@ pub(crate) fn grow(scenarios: &[Scenario], all: &[Neighbours], settings: &Settin
     print(&json!({ "format": "kvweft-grow", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
 }
 
-/// The document of `kvweft check --walk` and `--delays`.
+/// The document of `kvweft check --walk`, `--delays` and `--preemptions`.
 pub(crate) fn bounded(scenarios: &[Scenario], all: &[Bounded], settings: &Settings) -> String {
     let entries = scenarios.iter().zip(all).map(|(scenario, found)| {
         json!({
