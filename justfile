@@ -52,6 +52,10 @@ fuzz cases="100000":
     KVWEFT_FUZZ_CASES={{cases}} cargo test --release -p kvweft-check --test scenario_fuzz
     KVWEFT_FUZZ_CASES={{cases}} cargo test --release -p kvweft-trace --test mutations
 
+# Compares reduced searches of so many worlds by lot with whole ones, half of one engine and half of two (long).
+worlds count="100000":
+    KVWEFT_RANDOM_WORLDS=$(({{count}} / 2)) cargo test --release -p kvweft-check --test random_worlds -- --nocapture
+
 # Compiles every kernel again for sm_90 and sm_120: Python with nvidia-cuda-nvrtc 13.0, no GPU.
 kernels:
     python3 kernels/cu/build.py

@@ -38,6 +38,7 @@ pub const SCENARIOS: &[File] = files!("", ".toml";
     "case-restart-after-wedge",
     "case-send-residual",
     "completion-at-deadline",
+    "contended-cells",
     "contended-layers",
     "contended-queue",
     "contended-reload",

@@ -7,7 +7,7 @@ use kvweft_core::{RULES, RuleSet, RuleSite};
 
 /// The scenarios in the order in which they are tried for a site: those made for it, then the small ones.
 fn candidates(scenarios: &[Scenario], at: RuleSite) -> Vec<&Scenario> {
-    let mut ordered: Vec<&Scenario> = scenarios.iter().collect();
+    let mut ordered: Vec<&Scenario> = scenarios.iter().filter(|scenario| !scenario.reduce).collect();
     ordered.sort_by_key(|scenario| {
         let drops = scenario_drops(scenario);
         let states = scenario.expect.as_ref().and_then(|expect| expect.states_all_rules);

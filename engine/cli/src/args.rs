@@ -106,6 +106,9 @@ pub(crate) struct Check {
     /// Search only what differs from one fixed order in at most so many places.
     #[arg(long, value_name = "N", group = "mode", conflicts_with = "reduce", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub(crate) delays: Option<u32>,
+    /// Search only what interrupts actors that could go on at most so many times.
+    #[arg(long, value_name = "N", group = "mode", conflicts_with = "reduce", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(crate) preemptions: Option<u32>,
     /// Walk at random in place of a search.
     #[arg(long, value_name = "STRATEGY", group = "mode", conflicts_with = "reduce")]
     pub(crate) walk: Option<Walk>,

@@ -11,6 +11,7 @@ use kvweft_check::record::{Impossible, Replayed};
 use kvweft_check::reduce::Reduction;
 use kvweft_check::repair::{Kept, Repair};
 use kvweft_check::scenario::{Grain, Scenario};
+use kvweft_check::trace::Failure;
 use kvweft_check::verdict::{Cause, Report, Settings};
 use kvweft_shell::conform::{Checked, NotConforming};
 use kvweft_trace::TraceFile;
@@ -100,6 +101,7 @@ fn cause(cause: &Cause) -> Value {
         "property": cause.trace.violation.property,
         "drops": cause.drops,
         "steps": cause.trace.steps.len(),
+        "failure": cause.trace.failure().name(),
         "dooming_step": cause.trace.dooming_step,
         "loop_from": cause.trace.loop_from,
         "detail": cause.trace.violation.detail,
@@ -170,7 +172,7 @@ pub(crate) fn grow(scenarios: &[Scenario], all: &[Neighbours], settings: &Settin
     print(&json!({ "format": "kvweft-grow", "version": 1, "scenarios": entries.collect::<Vec<_>>() }))
 }
 
-/// The document of `kvweft check --walk` and `--delays`.
+/// The document of `kvweft check --walk`, `--delays` and `--preemptions`.
 pub(crate) fn bounded(scenarios: &[Scenario], all: &[Bounded], settings: &Settings) -> String {
     let entries = scenarios.iter().zip(all).map(|(scenario, found)| {
         json!({
@@ -209,18 +211,19 @@ pub(crate) fn replay(
     result: &Result<Replayed, Box<Impossible>>,
     threads: Option<&OnThreads>,
 ) -> String {
-    let (steps, violation, impossible) = match result {
-        Ok(replayed) => (replayed.steps.len(), replayed.violation.as_ref(), None),
-        Err(impossible) => (impossible.before.len(), None, Some(impossible)),
-    };
+    let replayed = result.as_ref().ok();
+    let impossible = result.as_ref().err();
+    let steps = replayed.map(|replayed| &replayed.steps).or(impossible.map(|impossible| &impossible.before));
+    let violation = replayed.and_then(|replayed| replayed.violation.as_ref());
     print(&json!({
         "format": "kvweft-replay",
         "version": 1,
         "scenario": file.scenario,
         "violates": file.violates,
         "violated": violation.is_some(),
+        "failure": replayed.and_then(|replayed| replayed.failure).map(Failure::name),
         "detail": violation.map(|violation| &violation.detail),
-        "steps": steps,
+        "steps": steps.map_or(0, Vec::len),
         "impossible": impossible.map(|impossible| json!({
             "step": impossible.step,
             "wanted": impossible.wanted,

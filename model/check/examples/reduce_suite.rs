@@ -14,7 +14,10 @@ fn main() {
     let mut logs = [Vec::new(), Vec::new()];
     println!("| scenario | as written | reduced | times | all rules | reduced | times |");
     println!("|---|---|---|---|---|---|---|");
-    for scenario in scenarios.iter().filter(|scenario| named.is_empty() || named.contains(&scenario.name)) {
+    // The whole search of a scenario that asks for a reduced one would not end.
+    let compared =
+        |scenario: &&scenario::Scenario| !scenario.reduce && (named.is_empty() || named.contains(&scenario.name));
+    for scenario in scenarios.iter().filter(compared) {
         let want = match &scenario.properties[..] {
             [] => WantedProperties::All,
             listed => WantedProperties::Listed(listed.to_vec()),
@@ -33,7 +36,7 @@ fn main() {
             logs[column].push(times.ln());
             let note = match reduced.reduction.expect("it was asked for") {
                 Reduction::Applied { refuted: 0 } => String::new(),
-                Reduction::Applied { refuted } => format!(" ({refuted:b})"),
+                Reduction::Applied { .. } => " (refuted)".to_owned(),
                 Reduction::Cyclic => " (cyclic)".to_owned(),
             };
             row += &format!("| {} | {}{note} | {times:.1} ", whole.counts.states, reduced.counts.states);

@@ -1,7 +1,7 @@
 //! Less than every interleaving of a scenario: for worlds that are too large, and for a first look.
 
 use crate::build::scenario_drops;
-use crate::delays::Delayed;
+use crate::deviations::{Deviating, Deviation};
 use crate::explore::{Options, Progress, explore_with};
 use crate::scenario::Scenario;
 use crate::verdict::{Cause, Run, Settings};
@@ -10,8 +10,8 @@ use crate::walk::{Walks, walk};
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Every interleaving that passes over at most so many actions: see [`crate::delays`].
-    Delays(u32),
+    /// Every interleaving that deviates at most so many times: see [`crate::deviations`].
+    Deviations(Deviation, u32),
     /// Random walks.
     Walks(Walks),
 }
@@ -25,7 +25,7 @@ pub struct Bounded {
     pub causes: Vec<Cause>,
     /// Exactly what was seen, in one line.
     pub covered: String,
-    /// Distinct states; with delays, those of the bounded search, in which what is left of the delays counts.
+    /// Distinct states; of a bounded search, those in which what is left of the bound counts.
     pub states: u64,
     /// Steps taken.
     pub steps: u64,
@@ -45,15 +45,20 @@ pub fn bounded(scenario: &Scenario, settings: &Settings, bound: Bound, progress:
             let covered = walked.covered;
             (walked.traces, covered.to_string(), covered.states, covered.steps)
         }
-        Bound::Delays(delays) => {
-            let options = Options { liveness: false, ..run.options() };
-            let outcome = explore_with(&Delayed { system: &system, delays }, &options, progress);
+        Bound::Deviations(deviation, most) => {
+            let options = Options { liveness: false, reduce: false, ..run.options() };
+            let outcome = explore_with(&Deviating { system: &system, deviation, most }, &options, progress);
             let counts = outcome.counts;
             let extent =
                 if outcome.exhausted { "every interleaving" } else { "a limit came first: not every interleaving" };
+            let within = match deviation {
+                Deviation::Delay => {
+                    format!("that passes over at most {most} actions of the order in which the world lists them")
+                }
+                Deviation::Preemption => format!("in which at most {most} actors are interrupted that could go on"),
+            };
             let covered = format!(
-                "{extent} that passes over at most {delays} actions of the order in which the world lists them: {} \
-                 states, {} steps; liveness was not judged, and other orders of events were not seen",
+                "{extent} {within}: {} states, {} steps; liveness was not judged, and other orders of events were not seen",
                 counts.states, counts.transitions
             );
             (outcome.traces, covered, counts.states, counts.transitions)

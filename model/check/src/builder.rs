@@ -34,7 +34,7 @@ use crate::lanes;
 use crate::liveness::NO_IDLE_LOOP;
 use crate::regressions::{Home, Stored};
 use crate::system::{Class, Found, Marks, System, Violation};
-use crate::trace::Trace;
+use crate::trace::{Trace, mark_lines};
 
 type Test<S> = Box<dyn Fn(&<S as System>::State) -> bool + Send + Sync>;
 
@@ -217,20 +217,6 @@ impl<S: System> Checker<S> {
             (Violation { property, detail: file.detail.clone() }, dooming(), Some(loop_from?))
         };
         Some(Trace { initial: 0, steps, violation, dooming_step, loop_from })
-    }
-}
-
-/// Marks as trace files have them.
-pub(crate) fn mark_lines<A>(lines: &mut [kvweft_trace::StepLine], trace: &Trace<A>) {
-    let last = lines.len();
-    for (at, line) in lines.iter_mut().enumerate() {
-        if trace.dooming_step == Some(at + 1) {
-            line.mark = "dooming step".to_owned();
-        } else if trace.loop_from == Some(at) {
-            line.mark = "the loop begins".to_owned();
-        } else if at + 1 == last && trace.dooming_step.is_none() && trace.loop_from.is_none() {
-            line.mark = "violation".to_owned();
-        }
     }
 }
 

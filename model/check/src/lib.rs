@@ -9,7 +9,7 @@ pub mod bounded;
 #[cfg(feature = "scenario-files")]
 pub mod build;
 pub mod builder;
-pub mod delays;
+pub mod deviations;
 pub mod explore;
 #[cfg(feature = "scenario-files")]
 pub mod extent;

@@ -5,8 +5,9 @@ use std::fmt;
 use kvweft_trace::{LocalNames, StepLine, TraceFile};
 use kvweft_world::{Action, Blocked, Found, Protocol, World};
 
-use crate::system::Violation;
-use crate::trace::Trace;
+use crate::liveness::loop_violation;
+use crate::system::{System, Violation};
+use crate::trace::{DOOMING, Failure, LOOP, Trace, mark_lines};
 use crate::world_system::WorldSystem;
 
 /// What a trace file says about where it comes from.
@@ -31,18 +32,12 @@ pub fn record<P: Protocol>(system: &WorldSystem<P>, trace: &Trace<Action>, origi
         steps: Vec::with_capacity(trace.steps.len()),
     };
     let mut walk = Walk::new(system);
-    for (i, &action) in trace.steps.iter().enumerate() {
+    for &action in &trace.steps {
         let (described, result, _) = walk.take(action);
-        let mut mark = String::new();
-        if trace.dooming_step == Some(i + 1) {
-            mark = "dooming step".to_owned();
-        } else if trace.loop_from == Some(i) {
-            mark = "the loop begins".to_owned();
-        } else if i + 1 == trace.steps.len() && trace.dooming_step.is_none() && trace.loop_from.is_none() {
-            mark = "violation".to_owned();
-        }
-        file.steps.push(StepLine { actor: described.actor, action: described.ops.join("; "), result, mark });
+        let (actor, action, mark) = (described.actor, described.ops.join("; "), String::new());
+        file.steps.push(StepLine { actor, action, result, mark });
     }
+    mark_lines(&mut file.steps, trace);
     file
 }
 
@@ -112,6 +107,8 @@ pub struct Replayed {
     pub steps: Vec<ReplayedStep>,
     /// Where the recorded property was broken; `None` if it was not.
     pub violation: Option<Violation>,
+    /// In what way it was broken.
+    pub failure: Option<Failure>,
 }
 
 /// One step of a replay.
@@ -163,8 +160,12 @@ impl std::error::Error for Impossible {}
 /// The first step that cannot happen, and why.
 pub fn replay<P: Protocol>(system: &WorldSystem<P>, trace: &TraceFile) -> Result<Replayed, Box<Impossible>> {
     let mut walk = Walk::new(system);
-    let mut replayed = Replayed { actions: Vec::new(), steps: Vec::new(), violation: None };
+    let mut replayed = Replayed { actions: Vec::new(), steps: Vec::new(), violation: None, failure: None };
+    let mut loop_start = None;
     for (i, line) in trace.steps.iter().enumerate() {
+        if line.mark == LOOP {
+            loop_start = Some(encoded(&walk));
+        }
         let mut step = ReplayedStep { result: String::new(), violations: Vec::new(), memory: Vec::new() };
         let ops: Vec<&str> = line.action.split("; ").collect();
         let mut rest = ops.as_slice();
@@ -186,10 +187,25 @@ pub fn replay<P: Protocol>(system: &WorldSystem<P>, trace: &TraceFile) -> Result
         replayed.violation = broken.cloned().or(replayed.violation);
         replayed.steps.push(step);
     }
-    if replayed.violation.is_none() {
+    if replayed.violation.is_some() {
+        replayed.failure = Some(Failure::Step);
+    } else if loop_start.is_some_and(|start| start == encoded(&walk)) {
+        replayed.violation = Some(loop_violation()).filter(|violation| violation.property == trace.violates);
+        replayed.failure = replayed.violation.as_ref().map(|_| Failure::Livelock);
+    } else {
         replayed.violation = at_the_end(&walk, &trace.violates);
+        let goes_on = trace.steps.iter().rev().skip(1).any(|line| line.mark == DOOMING);
+        let failure = if goes_on { Failure::Wedge } else { Failure::Deadlock };
+        replayed.failure = replayed.violation.as_ref().map(|_| failure);
     }
     Ok(replayed)
+}
+
+/// The bytes by which the search knows a world.
+fn encoded<P: Protocol>(walk: &Walk<'_, P>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    walk.system.encode(&walk.world, &mut bytes);
+    bytes
 }
 
 /// The actions that lines of a trace say, each of which may be several.

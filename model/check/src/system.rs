@@ -40,7 +40,7 @@ pub struct Found {
     pub marks: Marks,
     /// Kinds of actions that [`System::eager`] gave out before this step and, as this step shows, should not have: one
     /// bit a kind.
-    pub refuted: u64,
+    pub refuted: u128,
 }
 
 /// A fixed-size set of small numbers, `0..Marks::CAPACITY`.
@@ -141,9 +141,15 @@ pub trait System: Sync {
     }
     /// An enabled System action that commutes with every run of other actions that may come before it, if there is one
     /// and its kind is not in `refuted`. A claim that may turn out wrong must be watched: see [`Found::refuted`].
-    fn eager(&self, state: &Self::State, refuted: u64) -> Option<Self::Action> {
+    fn eager(&self, state: &Self::State, refuted: u128) -> Option<Self::Action> {
         let _ = (state, refuted);
         None
+    }
+    /// Takes out of `actions`, all that are possible in `state`, some that can wait: no run of them leads to one that depends
+    /// on an action that is left, unless its kind is in `refuted`. Gives back whether the system can tell such a thing.
+    fn put_off(&self, state: &Self::State, refuted: u128, actions: &mut Vec<Self::Action>) -> bool {
+        let _ = (state, refuted, actions);
+        false
     }
     /// Who takes `action`: schedulers give priorities to actors. The first word of its text, if it has several.
     fn actor(&self, state: &Self::State, action: &Self::Action) -> Cow<'static, str> {

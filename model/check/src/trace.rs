@@ -2,6 +2,8 @@
 
 use std::fmt::{Debug, Display};
 
+use kvweft_trace::StepLine;
+
 use crate::system::{Class, Found, System, Violation};
 
 /// A way to break a property.
@@ -34,6 +36,39 @@ pub enum Failure {
     Wedge,
     /// The system can go round for ever, and never gets stuck.
     Livelock,
+}
+
+impl Failure {
+    /// Its name in reports: `step`, `deadlock`, `wedge` or `livelock`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::Step => "step",
+            Failure::Deadlock => "deadlock",
+            Failure::Wedge => "wedge",
+            Failure::Livelock => "livelock",
+        }
+    }
+}
+
+/// Behind the step that breaks a property.
+const VIOLATION: &str = "violation";
+/// Behind the first step after which the goal is out of reach.
+pub(crate) const DOOMING: &str = "dooming step";
+/// Behind the first step of a loop.
+pub(crate) const LOOP: &str = "the loop begins";
+
+/// Marks as trace files have them.
+pub(crate) fn mark_lines<A>(lines: &mut [StepLine], trace: &Trace<A>) {
+    let last = lines.len();
+    for (at, line) in lines.iter_mut().enumerate() {
+        if trace.dooming_step == Some(at + 1) {
+            line.mark = DOOMING.to_owned();
+        } else if trace.loop_from == Some(at) {
+            line.mark = LOOP.to_owned();
+        } else if at + 1 == last && trace.dooming_step.is_none() && trace.loop_from.is_none() {
+            line.mark = VIOLATION.to_owned();
+        }
+    }
 }
 
 impl<A> Trace<A> {

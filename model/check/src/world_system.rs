@@ -99,8 +99,13 @@ impl<P: Protocol> System for WorldSystem<P> {
         NAMES.with_borrow_mut(|names| state.encode_watched(names, out));
     }
 
-    fn eager(&self, state: &World<P>, refuted: u64) -> Option<Action> {
+    fn eager(&self, state: &World<P>, refuted: u128) -> Option<Action> {
         state.eager(&self.machine, refuted)
+    }
+
+    fn put_off(&self, state: &World<P>, refuted: u128, actions: &mut Vec<Action>) -> bool {
+        state.put_off(refuted, actions);
+        true
     }
 
     // Bytes that are wrong, and a word that came too early, leave a world worth exploring: who reads them is the symptom.

@@ -8,11 +8,13 @@
 //!
 //! `docs/reductions.md` has the argument.
 
-use kvweft_core::{BlockRef, Component, CopyOp, Fence, FenceOn, Pair, PartKind, RequestId, RunStep, SendOp, StepItem};
+use kvweft_core::{
+    BlockRef, Component, CopyOp, Fence, FenceOn, Outcome, Pair, PartKind, RequestId, RunStep, SendOp, StepItem,
+};
 
 use crate::actions::Action;
 use crate::config::Machine;
-use crate::engine::newer;
+use crate::engine::{FROM_NIC, Report, newer};
 use crate::ops::{CopyRun, Micro, Op, StepRun};
 use crate::protocol::Protocol;
 use crate::world::{Found, World};
@@ -48,9 +50,28 @@ struct Other<'a> {
 /// Kinds of eager steps, one bit each: for each of the six streams, and for the last step of an operation there, and for
 /// begin and end of a send, four groups of requests.
 const GROUPS: usize = 4;
+const ALL_GROUPS: u64 = (1 << GROUPS) - 1;
 const ENDS: usize = 6 * GROUPS;
 const SEND_BEGINS: usize = 2 * ENDS;
 const SEND_ENDS: usize = SEND_BEGINS + GROUPS;
+/// The end of a send that is alone, before other sends come.
+const LONE_ENDS: usize = SEND_ENDS + GROUPS;
+/// A report that its manager only notes.
+const NOTES: usize = LONE_ENDS + GROUPS;
+
+/// From here on the same kinds, in worlds that have no fault left.
+const SPENT: usize = u64::BITS as usize;
+
+impl Found {
+    fn refute(&mut self, groups: u64, kind: usize) {
+        self.refuted |= u128::from(groups) << kind;
+    }
+
+    /// What a step from a world in which faults were `spent` has refuted, it has refuted in the worlds before it.
+    pub(crate) fn refute_before(&mut self, kinds: u128, spent: bool) {
+        self.refuted |= kinds | if spent { kinds << SPENT } else { 0 };
+    }
+}
 
 /// The bit of a request among the groups.
 fn group(request: RequestId) -> u64 {
@@ -127,6 +148,16 @@ impl<'a> Work<'a> {
         cells.fold(0, |all, some| all | some)
     }
 
+    /// The cells of each page that it may touch at all.
+    fn reach(self) -> u128 {
+        let of = |component| if component == Component::IndexK { all_layers(INDEX) } else { all_layers(KV) };
+        match self {
+            Work::Copy(op) => op.parts.iter().fold(0, |cells, part| cells | of(part.component)),
+            Work::Send(op) => op.parts.iter().fold(0, |cells, part| cells | of(part.component)),
+            Work::Step(_) => all_layers(INDEX | KV),
+        }
+    }
+
     /// Whether a fence or wait of this operation keeps it from what `first` has not finished in `cells`.
     fn waits_for(self, first: Work<'_>, cells: u128) -> bool {
         match first {
@@ -170,7 +201,8 @@ fn conflict(uses: &[Use], touched: &[Use]) -> u64 {
 impl<P: Protocol> World<P> {
     /// A System action that commutes with every run of other actions that can come before it, unless its kind is in
     /// `refuted`: see [`Found::refuted`].
-    pub fn eager(&self, machine: &Machine, refuted: u64) -> Option<Action> {
+    pub fn eager(&self, machine: &Machine, refuted: u128) -> Option<Action> {
+        let refuted = self.refuted_now(refuted);
         for engine in 0..self.engines.len() {
             for stream in 0..3 {
                 if self.stream_is_eager(machine, engine, stream, refuted) {
@@ -178,8 +210,16 @@ impl<P: Protocol> World<P> {
                 }
             }
         }
+        if self.note_is_eager(refuted) {
+            return Some(Action::Report { engine: 0, source: FROM_NIC as u8 });
+        }
         let nic = 0..self.engines[0].nic.len();
         nic.into_iter().find(|&at| self.send_is_eager(at, refuted)).map(|at| Action::Nic { at: at as u8 })
+    }
+
+    /// The kinds that are refuted in this world: once all faults have happened, what they refuted holds again.
+    pub(crate) fn refuted_now(&self, refuted: u128) -> u64 {
+        (if self.left.is_spent() { refuted >> SPENT } else { refuted }) as u64
     }
 
     fn stream_is_eager(&self, machine: &Machine, engine: usize, stream: usize, refuted: u64) -> bool {
@@ -224,21 +264,56 @@ impl<P: Protocol> World<P> {
     }
 
     fn send_is_eager(&self, at: usize, refuted: u64) -> bool {
+        if !self.send_commutes(at, refuted) {
+            return false;
+        }
+        let run = &self.engines[0].nic[at];
+        let alone = || refuted >> LONE_ENDS & Work::Send(&run.op).groups() == 0 && self.engines[0].nic.len() == 1;
+        let unread = &self.engines[0].reports[FROM_NIC];
+        run.done.is_multiple_of(2)
+            || (self.left.part_failures == 0 && self.left.duplicates == 0)
+                && (alone() || unread.is_empty() && self.only_noted(&run.op, refuted))
+    }
+
+    /// Whether the next step of a send commutes with all that can come before it, but for its place in the queue of
+    /// reports.
+    pub(crate) fn send_commutes(&self, at: usize, refuted: u64) -> bool {
         let run = &self.engines[0].nic[at];
         let held = self.engines[0].unmet(&run.op.after).is_some() || self.waits_for_unqueued(0, &run.op.after);
         if run.op.part.kind == PartKind::Metadata || (run.done == 0 && held) {
             return false;
         }
-        let begins = run.done.is_multiple_of(2);
+        let kind = if run.done.is_multiple_of(2) { SEND_BEGINS } else { SEND_ENDS };
         let work = Work::Send(&run.op);
-        if refuted >> if begins { SEND_BEGINS } else { SEND_ENDS } & work.groups() != 0 {
-            return false;
-        }
-        // Reports of sends share a queue; a part that fails, or a report that comes twice, meets the end.
-        let alone = self.engines[0].nic.len() == 1 && self.left.part_failures == 0 && self.left.duplicates == 0;
         let uses = work.uses(0);
-        (begins || alone)
-            && self.others(None, Some(at)).all(|other| conflict(&uses, &other.work.uses(other.engine)) == 0)
+        let meets =
+            |other: &Other<'_>| other.left & work.reach() != 0 && conflict(&uses, &other.work.uses(other.engine)) != 0;
+        refuted >> kind & work.groups() == 0 && !self.others(None, Some(at)).any(|other| meets(&other))
+    }
+
+    /// Whether the manager only notes the end of a send of KV pages: the index keys of the same pages are under way, and
+    /// it can say nothing before they have arrived.
+    fn only_noted(&self, op: &SendOp, refuted: u64) -> bool {
+        let covers = |other: &SendOp| {
+            other.transfer == op.transfer
+                && other.part.kind == PartKind::IndexK
+                && op.pairs.iter().all(|pair| other.pairs.contains(pair))
+        };
+        let manager = &self.engines[0].manager;
+        refuted >> NOTES & 1 == 0
+            && op.part.kind == PartKind::Kv
+            && self.engines[0].nic.iter().any(|run| run.done > 0 && covers(&run.op))
+            && manager.only_notes(op.transfer, op.part)
+            && manager.at_rest()
+    }
+
+    /// Whether the report at the head of the queue of sends is one that the manager only notes.
+    fn note_is_eager(&self, refuted: u64) -> bool {
+        let Some(&Report::Completed(transfer, part, Outcome::Done)) = self.engines[0].reports[FROM_NIC].front() else {
+            return false;
+        };
+        let op = self.arrived.iter().find(|op| (op.transfer, op.part) == (transfer, part));
+        self.left.part_failures == 0 && self.left.duplicates == 0 && op.is_some_and(|op| self.only_noted(op, refuted))
     }
 
     /// Every operation under way but the head of one stream, or one send.
@@ -253,7 +328,12 @@ impl<P: Protocol> World<P> {
             })
         });
         let sends = self.engines[0].nic.iter().enumerate().filter(move |(at, _)| send != Some(*at));
-        let sends = sends.map(|(_, run)| Other { engine: 0, place: None, work: Work::Send(&run.op), left: u128::MAX });
+        let sends = sends.map(|(_, run)| Other {
+            engine: 0,
+            place: None,
+            work: Work::Send(&run.op),
+            left: Work::Send(&run.op).reach(),
+        });
         streams.chain(sends)
     }
 
@@ -305,14 +385,14 @@ impl<P: Protocol> World<P> {
             };
             let met = if same_stream { 0 } else { conflict(&uses, &first.uses(e)) };
             if same_slot {
-                found.refuted |= first.groups() << of_stream(e, s);
+                found.refute(first.groups(), of_stream(e, s));
             } else if met != 0 && !ordered() {
-                found.refuted |= met << of_stream(e, s);
+                found.refute(met, of_stream(e, s));
             }
         }
-        self.watch_sends(&uses, found);
+        self.watch_sends(&uses, work.reach(), found);
         if let Work::Send(_) = work {
-            self.refute_ends_of_sends(found);
+            self.refute_lone_ends(found);
         }
     }
 
@@ -321,31 +401,43 @@ impl<P: Protocol> World<P> {
         let uses = |&page| Use { engine, page, writes: changes, request: RequestId(0) };
         let uses: Vec<Use> = pages.iter().map(uses).collect();
         for (e, s, first) in self.unacknowledged() {
-            found.refuted |= conflict(&uses, &first.uses(e)) << of_stream(e, s);
+            found.refute(conflict(&uses, &first.uses(e)), of_stream(e, s));
         }
-        self.watch_sends(&uses, found);
+        self.watch_sends(&uses, u128::MAX, found);
     }
 
-    fn watch_sends(&self, uses: &[Use], found: &mut Found) {
-        let begun = self.engines[0].nic.iter().filter(|run| run.done > 0);
-        let met = begun.fold(0, |met, run| met | conflict(uses, &Work::Send(&run.op).uses(0)));
-        let met = self.arrived.iter().fold(met, |met, op| met | conflict(uses, &Work::Send(op).uses(0)));
-        found.refuted |= met << SEND_BEGINS | met << SEND_ENDS;
+    fn watch_sends(&self, uses: &[Use], cells: u128, found: &mut Found) {
+        let begun = self.engines[0].nic.iter().filter(|run| run.done > 0).map(|run| &run.op);
+        let touched = begun.chain(&self.arrived).map(|op| Work::Send(op)).filter(|send| send.reach() & cells != 0);
+        let met = touched.fold(0, |met, send| met | conflict(uses, &send.uses(0)));
+        found.refute(met, SEND_BEGINS);
+        found.refute(met, SEND_ENDS);
     }
 
-    fn refute_ends_of_sends(&self, found: &mut Found) {
+    fn refute_lone_ends(&self, found: &mut Found) {
         for op in &self.arrived {
-            found.refuted |= Work::Send(op).groups() << SEND_ENDS;
+            found.refute(Work::Send(op).groups(), LONE_ENDS);
         }
     }
 
     /// A manager takes all reports at once.
     pub(crate) fn watch_poll(&self, engine: usize, found: &mut Found) {
         for (e, s, first) in self.unacknowledged().filter(|&(e, ..)| e == engine) {
-            found.refuted |= first.groups() << (of_stream(e, s) + ENDS);
+            found.refute(first.groups(), of_stream(e, s) + ENDS);
         }
         if engine == 0 {
-            self.refute_ends_of_sends(found);
+            self.refute_lone_ends(found);
+            found.refute(ALL_GROUPS, SEND_ENDS);
+            found.refute(1, NOTES);
+        }
+    }
+
+    /// The prefill manager has taken an input: if a wake would do something now, a report of a part would as well.
+    pub(crate) fn watch_rest(&self, engine: u8, found: &mut Found) {
+        let begun = self.engines[0].nic.iter().filter(|run| run.done > 0).map(|run| &run.op);
+        let noting = || begun.chain(&self.arrived).any(|op| op.part.kind == PartKind::IndexK);
+        if engine == 0 && noting() && !self.engines[0].manager.at_rest() {
+            found.refute(1, NOTES);
         }
     }
 
@@ -354,7 +446,8 @@ impl<P: Protocol> World<P> {
         let begun = self.engines[0].nic.iter().filter(|run| run.done > 0).map(|run| &run.op);
         for op in begun.chain(&self.arrived) {
             let groups = Work::Send(op).groups();
-            found.refuted |= groups << SEND_BEGINS | groups << SEND_ENDS;
+            found.refute(groups, SEND_BEGINS);
+            found.refute(groups, SEND_ENDS);
         }
     }
 

@@ -35,6 +35,7 @@ impl<P: Protocol> World<P> {
         }
         let front = &self.engines[usize::from(engine)];
         properties::accounts_balance::check(front.manager.accounts().as_ref(), &front.memory, found);
+        self.watch_rest(engine, found);
         for timer in polls {
             self.poll(machine, engine, timer, found);
         }

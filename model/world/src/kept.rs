@@ -24,6 +24,7 @@ pub(crate) struct Kept<P>(Arc<Node<P>>);
 struct Node<P> {
     manager: P,
     accounts: OnceLock<Option<Accounts>>,
+    at_rest: OnceLock<bool>,
     encoded: OnceLock<Encoded>,
     answers: Mutex<Vec<(Asked, Answered<P>)>>,
 }
@@ -157,6 +158,7 @@ impl<P: Protocol> Kept<P> {
         Kept(Arc::new(Node {
             manager,
             accounts: OnceLock::new(),
+            at_rest: OnceLock::new(),
             encoded: OnceLock::new(),
             answers: Mutex::new(Vec::new()),
         }))
@@ -173,6 +175,7 @@ impl<P: Protocol> Kept<P> {
         // Nobody else has it: then there is nobody to remember for.
         if let Some(node) = Arc::get_mut(&mut self.0) {
             node.accounts = OnceLock::new();
+            node.at_rest = OnceLock::new();
             node.encoded = OnceLock::new();
             node.answers = Mutex::new(Vec::new());
             let (result, orders) = take(&mut node.manager, machine, engine, input);
@@ -202,6 +205,11 @@ impl<P: Protocol> Kept<P> {
     /// As [`Protocol::accounts`].
     pub(crate) fn accounts(&self) -> Option<Accounts> {
         *self.0.accounts.get_or_init(|| self.0.manager.accounts())
+    }
+
+    /// As [`Protocol::at_rest`].
+    pub(crate) fn at_rest(&self) -> bool {
+        *self.0.at_rest.get_or_init(|| self.0.manager.at_rest())
     }
 
     /// Appends the encoding, as the first of its engine; a manager is always that of the same engine.

@@ -23,6 +23,7 @@ mod operation;
 mod ops;
 pub mod properties;
 mod protocol;
+mod put_off;
 mod reuse;
 mod stream;
 mod world;

@@ -1,7 +1,9 @@
 //! What the machine needs of a cache manager.
 
 use kvweft_core::machine::request::RequestState;
-use kvweft_core::{Accounts, Effect, Input, Life, Manager, Rejected, Renamer, RequestId, Touched};
+use kvweft_core::{
+    Accounts, Effect, Input, Life, Manager, MetadataSlot, Part, Rejected, Renamer, RequestId, Touched, TransferId,
+};
 
 /// A cache manager: one input in, all effects out. [`Manager`] is the one in production.
 pub trait Protocol: Clone + Send + Sync {
@@ -29,6 +31,21 @@ pub trait Protocol: Clone + Send + Sync {
     }
     /// Whether a layer event changes nothing but what the manager remembers of that layer, which decides nothing.
     fn only_notes_layers(&self) -> bool {
+        false
+    }
+    /// Whether the report that a part of a transfer is done would only be remembered, now and behind any other inputs, until
+    /// the index keys of the transfer are reported, if a wake does nothing.
+    fn only_notes(&self, transfer: TransferId, part: Part) -> bool {
+        let _ = (transfer, part);
+        false
+    }
+    /// Whether the report that a metadata row was written would only be remembered, as long as no peer tells of success.
+    fn only_notes_metadata(&self, slot: MetadataSlot) -> bool {
+        let _ = slot;
+        false
+    }
+    /// Whether a wake would do nothing now.
+    fn at_rest(&self) -> bool {
         false
     }
     /// Whether results of this life of a request are still wanted.
@@ -72,6 +89,18 @@ impl Protocol for Manager {
 
     fn only_notes_layers(&self) -> bool {
         true
+    }
+
+    fn only_notes(&self, transfer: TransferId, part: Part) -> bool {
+        Manager::index_decides(self, transfer, part)
+    }
+
+    fn only_notes_metadata(&self, slot: MetadataSlot) -> bool {
+        !Manager::awaits_metadata(self, slot)
+    }
+
+    fn at_rest(&self) -> bool {
+        Manager::at_rest(self)
     }
 
     fn wants(&self, request: RequestId, life: Life) -> bool {

@@ -47,6 +47,12 @@ pub(crate) struct Left {
     pub(crate) part_failures: u8,
 }
 
+impl Left {
+    pub(crate) fn is_spent(&self) -> bool {
+        *self == Left::default()
+    }
+}
+
 crate::reuse::clone_in_place!(World<P> { engines, arrived, links, clients, timers, left, next_room });
 
 /// A whole world.
@@ -90,7 +96,7 @@ pub struct Found {
     pub held: RuleSet,
     /// Kinds of actions that [`World::eager`] may have given out before this step and, as this step shows, should not
     /// have: one bit a kind.
-    pub refuted: u64,
+    pub refuted: u128,
     /// What happened, if asked for.
     pub log: Option<Vec<LogEntry>>,
 }
@@ -160,6 +166,14 @@ impl<P: Protocol> World<P> {
 
     /// Takes an action that is enabled.
     pub fn step(&mut self, machine: &Machine, action: Action, found: &mut Found) {
+        let (spent, before) = (self.left.is_spent(), std::mem::take(&mut found.refuted));
+        self.act(machine, action, found);
+        let refuted = std::mem::replace(&mut found.refuted, before);
+        found.refute_before(refuted, spent);
+        self.note_holds(&mut found.held);
+    }
+
+    fn act(&mut self, machine: &Machine, action: Action, found: &mut Found) {
         match action {
             Action::Stream { engine, stream } => {
                 self.run_stream(machine, usize::from(engine), usize::from(stream), found)
@@ -218,7 +232,6 @@ impl<P: Protocol> World<P> {
                 self.fail_part(machine, usize::from(at));
             }
         }
-        self.note_holds(&mut found.held);
     }
 
     /// Notes every rule whose fence or wait keeps something back now.

@@ -1,9 +1,10 @@
-//! `kvweft check --walk` and `--delays`: less than a search of everything, and no claim beyond what was seen.
+//! `kvweft check --walk`, `--delays` and `--preemptions`: less than a search of everything, and no claim beyond what was seen.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use kvweft_check::bounded::{Bound, Bounded, bounded};
+use kvweft_check::deviations::Deviation;
 use kvweft_check::scenario::Scenario;
 use kvweft_check::verdict::Settings;
 use kvweft_check::walk::{Strategy, Walks};
@@ -16,7 +17,9 @@ use crate::{json, output, table};
 
 /// How far to go, if not all the way.
 pub(crate) fn bound(args: &args::Check) -> Option<Bound> {
-    args.delays.map(Bound::Delays).or(args.walk.map(|walk| Bound::Walks(walks(walk, args.walks))))
+    let delays = args.delays.map(|most| Bound::Deviations(Deviation::Delay, most));
+    let preemptions = args.preemptions.map(|most| Bound::Deviations(Deviation::Preemption, most));
+    delays.or(preemptions).or(args.walk.map(|walk| Bound::Walks(walks(walk, args.walks))))
 }
 
 /// What to walk.

@@ -182,6 +182,7 @@ fn causes_text(scenarios: &[Scenario], reports: &[Report]) -> String {
             rows.push(vec![
                 scenario.name.clone(),
                 cause.trace.violation.property.to_owned(),
+                cause.trace.failure().name().to_owned(),
                 cause.trace.steps.len().to_string(),
                 if cause.drops.is_empty() { "(every rule on)".to_owned() } else { cause.drops.join(" ") },
             ]);
@@ -190,7 +191,7 @@ fn causes_text(scenarios: &[Scenario], reports: &[Report]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    table::table(&["scenario", "violates", "steps", "because of"], &rows) + "\n"
+    table::table(&["scenario", "violates", "failure", "steps", "because of"], &rows) + "\n"
 }
 
 /// What the verdicts cover.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kvweft_check::build::CacheSystem;
 use kvweft_check::record::{Impossible, Replayed, ReplayedStep, replay};
+use kvweft_check::trace;
 use kvweft_core::{Ending, RuleSet, RuleSite};
 use kvweft_cuda::Cuda;
 use kvweft_shell::lockstep::{Lockstep, Outcome};
@@ -156,7 +157,13 @@ fn text(file: &TraceFile, result: &Result<Replayed, Box<Impossible>>) -> String 
         Ok(replayed) => {
             out += &steps(file, &replayed.steps);
             out += &match &replayed.violation {
-                Some(violation) => format!("violated, as recorded: {}: {}\n", violation.property, violation.detail),
+                Some(violation) => {
+                    let how = match replayed.failure {
+                        None | Some(trace::Failure::Step) => String::new(),
+                        Some(failure) => format!("{}: ", failure.name()),
+                    };
+                    format!("violated, as recorded: {how}{}: {}\n", violation.property, violation.detail)
+                }
                 None => format!("not violated: every step could be taken, and {} holds\n", file.violates),
             };
         }

@@ -1,4 +1,4 @@
-//! `kvweft check --plan`, `--grow`, `--delays` and `--walk`.
+//! `kvweft check --plan`, `--grow`, `--delays`, `--preemptions` and `--walk`.
 
 use crate::json::fits;
 use crate::kvweft::{Folder, SMALL};
@@ -75,13 +75,14 @@ fn what_holds_says_what_it_covers() {
 }
 
 #[test]
-fn walks_and_delays_find_what_replays_and_claim_nothing_where_they_find_nothing() {
+fn walks_and_bounds_find_what_replays_and_claim_nothing_where_they_find_nothing() {
     let folder = Folder::new("bounded");
     for bound in [
         ["--walk", "random", "--walks", "200"],
         ["--walk", "urw", "--walks", "200"],
         ["--walk", "pct", "--walks", "200"],
         ["--delays", "3", "--threads", "2"],
+        ["--preemptions", "1", "--threads", "2"],
     ] {
         let args = |more: &[&str]| -> Vec<String> {
             ["check", "handover"].iter().chain(&bound).chain(more).map(|arg| (*arg).to_owned()).collect()
@@ -117,12 +118,19 @@ fn another_seed_takes_other_walks() {
 #[test]
 fn ways_to_search_exclude_each_other() {
     let folder = Folder::new("modes");
-    for args in [["--plan", "--grow"].as_slice(), &["--walk", "urw", "--plan"], &["--delays", "1", "--grow"]] {
+    for args in [
+        ["--plan", "--grow"].as_slice(),
+        &["--walk", "urw", "--plan"],
+        &["--delays", "1", "--preemptions", "1"],
+        &["--delays", "1", "--grow"],
+    ] {
         let ran = folder.run(&[["check", "handover"].as_slice(), args].concat());
         assert!(ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
         assert_eq!((ran.stdout.as_str(), ran.code), ("", Some(2)));
     }
-    for args in [["--walk", "straight"], ["--walks", "0"], ["--delays", "-1"], ["--pct-depth", "0"]] {
+    for args in
+        [["--walk", "straight"], ["--walks", "0"], ["--delays", "-1"], ["--preemptions", "many"], ["--pct-depth", "0"]]
+    {
         let ran = folder.run(&[["check", "handover"].as_slice(), &args].concat());
         assert_eq!((ran.stdout.as_str(), ran.code), ("", Some(2)), "{args:?}: {}", ran.stderr);
     }

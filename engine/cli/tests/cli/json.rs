@@ -198,7 +198,8 @@ fn list_writes_what_its_schema_says() {
 fn a_document_that_differs_from_its_schema_is_noticed() {
     let schema = schema("replay.schema.json");
     let good = serde_json::json!({
-        "format": "kvweft-replay", "version": 1, "scenario": "s", "violates": "p", "violated": true, "detail": "d",
+        "format": "kvweft-replay", "version": 1, "scenario": "s", "violates": "p", "violated": true, "failure": "step",
+        "detail": "d",
         "steps": 3, "impossible": null, "threads": null,
     });
     let cases = [

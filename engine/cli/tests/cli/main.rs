@@ -9,6 +9,7 @@ mod compare;
 mod conform;
 mod determinism;
 mod docs;
+mod failures;
 mod gpu;
 mod import;
 mod json;

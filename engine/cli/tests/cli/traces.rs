@@ -38,7 +38,10 @@ fn a_trace_of_a_liveness_property_replays_to_its_end_and_names_the_dooming_step(
     assert_eq!(folder.read(&trace).matches("  <- dooming step\n").count(), 1);
     let ran = folder.run(&["replay", &trace]);
     ran.ends_with(0);
-    assert_eq!(ran.stdout.lines().last(), Some("violated, as recorded: every-request-ends: r1, r2 waits for ever"));
+    assert_eq!(
+        ran.stdout.lines().last(),
+        Some("violated, as recorded: wedge: every-request-ends: r1, r2 waits for ever")
+    );
     let shrunk = folder.run(&["shrink", &trace]);
     shrunk.ends_with(0);
     assert_eq!(shrunk.stdout, folder.read(&trace));

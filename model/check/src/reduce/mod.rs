@@ -13,7 +13,7 @@
 mod footprint;
 mod reduced;
 
-use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
 
 pub use footprint::{Footprint, Process};
 
@@ -27,7 +27,7 @@ pub enum Reduction {
     /// The reduced graph has no cycle, and stands for the whole.
     Applied {
         /// Kinds of eager actions that had to be given up on the way, as the system numbers them.
-        refuted: u64,
+        refuted: u128,
     },
     /// The reduced graph has a cycle: the outcome is that of the whole system.
     Cyclic,
@@ -41,7 +41,7 @@ pub(crate) fn explore<S: System>(system: &S, options: &Options, progress: &dyn F
     loop {
         let reduced = Reduced::new(system, &part, refuted);
         let mut outcome = explore_whole(&reduced, &part, progress);
-        let found = refuted | reduced.refuting.load(Ordering::Relaxed);
+        let found = refuted | *reduced.refuting.lock().unwrap_or_else(PoisonError::into_inner);
         if found != refuted {
             refuted = found;
             continue;

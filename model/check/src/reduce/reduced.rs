@@ -1,6 +1,6 @@
 //! A system with some of another's actions, and some of its states left out.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::Process;
 use crate::explore::{Options, fingerprint};
@@ -15,9 +15,9 @@ pub(super) struct Reduced<'a, S> {
     system: &'a S,
     options: &'a Options,
     /// Kinds of eager actions that are not to be relied on.
-    refuted: u64,
+    refuted: u128,
     /// Kinds of eager actions that a step has shown not to be eager.
-    pub(super) refuting: AtomicU64,
+    pub(super) refuting: Mutex<u128>,
 }
 
 /// A step that has no alternative, taken.
@@ -28,8 +28,8 @@ struct Forced<S: System> {
 }
 
 impl<'a, S: System> Reduced<'a, S> {
-    pub(super) fn new(system: &'a S, options: &'a Options, refuted: u64) -> Self {
-        Self { system, options, refuted, refuting: AtomicU64::new(0) }
+    pub(super) fn new(system: &'a S, options: &'a Options, refuted: u128) -> Self {
+        Self { system, options, refuted, refuting: Mutex::new(0) }
     }
 
     fn take(&self, state: &S::State, action: S::Action) -> Forced<S> {
@@ -76,13 +76,14 @@ impl<'a, S: System> Reduced<'a, S> {
     }
 
     /// Appends a persistent set of the actions of `state`: one that holds a System action and none behind
-    /// which the search ends, or all of them. The choice is the same in states of one canonical encoding, up to what the encoding renames. Gives
-    /// back whether the system tells its processes.
+    /// which the search ends, or all of them. The choice is the same in states of one canonical encoding, up to what the
+    /// encoding renames. Gives back whether the system tells anything of what depends on what.
     fn chosen(&self, state: &S::State, out: &mut Vec<S::Action>) -> bool {
         self.system.enabled(state, out);
+        let known = self.put_off(state, out);
         let mut processes = Vec::new();
         if !self.system.processes(state, &mut processes) {
-            return false;
+            return known;
         }
         let of: Vec<usize> = out.iter().map(|action| self.system.process_of(state, action)).collect();
         let mut sets: Vec<Vec<usize>> = (0..processes.len())
@@ -115,6 +116,20 @@ impl<'a, S: System> Reduced<'a, S> {
             });
         }
         true
+    }
+
+    /// Takes out of `actions`, all of `state`, those that can wait. Gives back whether the system can tell.
+    fn put_off(&self, state: &S::State, actions: &mut Vec<S::Action>) -> bool {
+        let mut kept = actions.clone();
+        let known = self.system.put_off(state, self.refuted, &mut kept);
+        let system = |action: &S::Action| self.system.class(state, action) == Class::System;
+        if kept.len() < actions.len()
+            && kept.iter().any(system)
+            && kept.iter().all(|action| self.goes_on(&self.take(state, action.clone())))
+        {
+            *actions = kept;
+        }
+        known
     }
 
     /// The fingerprints of what the actions of a set lead to, in order; `None` if the search ends behind one of
@@ -203,7 +218,9 @@ impl<S: System> System for Reduced<'_, S> {
                 found.refuted |= passed.refuted;
             });
         }
-        self.refuting.fetch_or(found.refuted, Ordering::Relaxed);
+        if found.refuted != 0 {
+            *self.refuting.lock().unwrap_or_else(PoisonError::into_inner) |= found.refuted;
+        }
     }
 
     fn class(&self, state: &S::State, action: &S::Action) -> Class {

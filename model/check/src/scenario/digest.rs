@@ -1,7 +1,7 @@
 //! The canonical form of a scenario, and its digest.
 //!
 //! It holds what decides which states there are: model layers, world, requests, faults, dropped rules, properties. It
-//! leaves out prose, tags, expectations and limits, so that a trace survives new prose and new counts. A key that is
+//! leaves out prose, tags, expectations, limits and how it is searched, so that a trace survives new prose and new counts. A key that is
 //! added to the format later must stand in it only where it differs from its default: old digests then stay valid.
 
 use std::fmt::Write as _;

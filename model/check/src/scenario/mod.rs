@@ -164,7 +164,7 @@ fn scenario(
     }
     let faults = reader.section(top, "faults", "faults").map(|table| read::faults(reader, &table, &placed, roles));
     let drop = reader.section(top, "drop", "drop").map(|table| read::drop(reader, &table, names));
-    let (properties, states_max) = checked(reader, top, names);
+    let (properties, states_max, reduce) = checked(reader, top, names);
     let expect =
         reader.section(top, "expect", "expect").and_then(|table| read::expect(reader, &table, names, &properties));
     Some(Scenario {
@@ -181,20 +181,22 @@ fn scenario(
         drop: drop.unwrap_or_default(),
         properties,
         states_max: states_max?,
+        reduce: reduce?,
         expect,
     })
 }
 
-/// The properties of [check], sorted, and its limit.
-fn checked(reader: &mut Reader<'_>, top: &Table<'_>, names: &Names<'_>) -> (Vec<String>, Option<u64>) {
+/// The properties of [check], sorted, its limit, and whether it asks for a reduced search.
+fn checked(reader: &mut Reader<'_>, top: &Table<'_>, names: &Names<'_>) -> (Vec<String>, Option<u64>, Option<bool>) {
     let Some(table) = reader.section(top, "check", "check") else {
         let schema::Default::Integer(states_max) = schema::key("check", "max_states").default else {
             unreachable!("the schema gives the limit a default")
         };
-        return (Vec::new(), Some(states_max));
+        return (Vec::new(), Some(states_max), Some(false));
     };
     let properties = read::properties(reader, &table, "properties", names);
     let mut properties: Vec<String> = properties.into_iter().map(|property| property.value).collect();
     properties.sort();
-    (properties, reader.integer(&table, "max_states").map(|states| states.value))
+    let states_max = reader.integer(&table, "max_states").map(|states| states.value);
+    (properties, states_max, reader.flag(&table, "reduce").map(|flag| flag.value))
 }

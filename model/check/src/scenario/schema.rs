@@ -221,6 +221,7 @@ pub const KEYS: &[Key] = &[
     required("drop", "rules", list("rules, `rule` or `rule@site`", 0, 64)),
     optional("check", "properties", list("property names", 1, 64), Default::Absent("all")),
     optional("check", "max_states", integer(1, 1_000_000_000), Default::Integer(2_000_000)),
+    optional("check", "reduce", Kind::Flag, Default::Flag(false)),
     required("expect", "verdict", Kind::OneOf(Verdict::NAMES)),
     optional("expect", "violates", list("property names, sorted", 0, 64), Default::Empty),
     optional("expect", "states", integer(1, 1_000_000_000_000), Default::Absent("not asserted")),

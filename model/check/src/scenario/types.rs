@@ -36,6 +36,8 @@ pub struct Scenario {
     pub properties: Vec<String>,
     /// The explorer gives up after so many states.
     pub states_max: u64,
+    /// It is always searched reduced: the whole is too large.
+    pub reduce: bool,
     /// What the suite asserts.
     pub expect: Option<Expect>,
 }

@@ -1,6 +1,6 @@
 //! Random walks, delay bounds and estimates: what they find, and that they claim no more than they saw.
 
-use kvweft_check::delays::Delayed;
+use kvweft_check::deviations::{Deviating, Deviation};
 use kvweft_check::explore::{Options, Verdict, explore};
 use kvweft_check::plan::estimate;
 use kvweft_check::trace::replay;
@@ -78,7 +78,7 @@ fn what_was_covered_is_counted_exactly() {
 #[test]
 fn each_delay_allows_one_more_step_out_of_turn() {
     let safety = Options { liveness: false, ..Options::default() };
-    let search = |delays| explore(&Delayed { system: &detour(), delays }, &safety);
+    let search = |most| explore(&Deviating { system: &detour(), deviation: Deviation::Delay, most }, &safety);
     assert_eq!((search(0).verdict, search(0).counts.states), (Verdict::Holds, 2));
     assert_eq!(search(1).verdict, Verdict::Holds);
     let found = search(2);
@@ -87,14 +87,32 @@ fn each_delay_allows_one_more_step_out_of_turn() {
 }
 
 #[test]
+fn each_preemption_interrupts_one_more_actor_that_could_go_on() {
+    // Between two steps of a, b steps in; where a has stopped, b comes for nothing.
+    let graph = Graph::new()
+        .system("a begin", 0, 1)
+        .system("a end", 1, 2)
+        .system("b come", 2, 4)
+        .system("b pry", 1, 3)
+        .breaks("never-pry")
+        .done(4)
+        .done(3);
+    let safety = Options { liveness: false, ..Options::default() };
+    let search = |most| explore(&Deviating { system: &graph, deviation: Deviation::Preemption, most }, &safety);
+    let none = search(0);
+    assert_eq!((none.verdict, none.counts.states), (Verdict::Holds, 4));
+    assert_eq!(names(&search(1).traces[0].steps), ["a begin", "b pry"]);
+}
+
+#[test]
 fn with_enough_delays_every_state_is_reached() {
     let system = TwoPhaseCommit::new(3);
     let safety = Options { liveness: false, ..Options::default() };
     let whole = explore(&system, &safety).counts.states;
-    let reached = |delays| {
+    let reached = |most| {
         let mut seen = std::collections::BTreeSet::new();
-        let mut frontier = kvweft_check::system::System::initial(&Delayed { system: &system, delays });
-        let bounded = Delayed { system: &system, delays };
+        let bounded = Deviating { system: &system, deviation: Deviation::Delay, most };
+        let mut frontier = kvweft_check::system::System::initial(&bounded);
         while let Some(state) = frontier.pop() {
             use kvweft_check::system::{Found, System};
             let mut encoding = Vec::new();

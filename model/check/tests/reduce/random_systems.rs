@@ -165,7 +165,7 @@ impl System for Random {
         action.0
     }
 
-    fn eager(&self, state: &State, _: u64) -> Option<Taken> {
+    fn eager(&self, state: &State, _: u128) -> Option<Taken> {
         (0..self.processes.len()).filter(|_| self.eager).find_map(|process| {
             let mut of = self.processes[process].iter().enumerate().filter(|(_, edge)| edge.from == state.at[process]);
             let (at, edge) = of.next()?;

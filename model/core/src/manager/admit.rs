@@ -12,6 +12,13 @@ use crate::rules::{Rule, Site};
 use crate::tree::{Lease, NIL, NodeId, Residence};
 
 impl Manager {
+    /// Whether a look at the queue would do nothing now.
+    pub fn at_rest(&self) -> bool {
+        let mut woken = self.clone();
+        woken.schedule();
+        woken.progress == self.progress && woken.effects.len() == self.effects.len()
+    }
+
     /// Admits what fits and launches what can run.
     pub(super) fn schedule(&mut self) {
         self.woken = false;

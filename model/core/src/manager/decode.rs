@@ -72,11 +72,17 @@ impl Manager {
         }
     }
 
+    /// Whether a request waits for nothing but this row of the metadata buffer.
+    pub fn awaits_metadata(&self, slot: MetadataSlot) -> bool {
+        let owner = self.metadata.get(slot.0 as usize).map_or(NIL, |row| row.owner);
+        owner != NIL && self.requests[owner as usize].arrived
+    }
+
     pub(super) fn metadata_landed(&mut self, slot: MetadataSlot, room: Room) {
         let Some(row) = self.metadata.get_mut(slot.0 as usize) else { return };
         row.seen = Some(room);
         let owner = row.owner;
-        if owner != NIL && self.requests[owner as usize].arrived {
+        if self.awaits_metadata(slot) {
             self.try_arrive(owner);
         }
     }

@@ -256,6 +256,18 @@ impl Manager {
         self.part_settled(id);
     }
 
+    /// Whether the report that `part`, of KV, is done would only be remembered until the index keys of the transfer are
+    /// reported, and the other way round: nothing can be said of the transfer, and nothing let go, before both have come.
+    /// That the report also wakes the queue is left aside.
+    pub fn index_decides(&self, id: TransferId, part: Part) -> bool {
+        let Some(transfer) = self.ledger.get(id) else { return false };
+        let needed = [Site::Kv, Site::IndexK].iter().all(|&site| self.keeps(Rule::SuccessNeedsAllParts.at(site)));
+        let waits = needed && self.keeps(Rule::CompletionIdempotent.at(Site::Part));
+        let index_to_come = transfer.posted & INDEX_K != 0 && transfer.settled & INDEX_K == 0;
+        let new = transfer.settled & part_bit(part) == 0 && transfer.settled == transfer.arrived;
+        waits && index_to_come && new && part.kind == PartKind::Kv && transfer.kind == TransferKind::Send
+    }
+
     fn part_settled(&mut self, id: TransferId) {
         let Some(&index) = self.by_id.get(&id.request.0) else { return };
         if self.requests[index as usize].send == Some(id) {

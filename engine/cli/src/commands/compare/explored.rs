@@ -33,7 +33,8 @@ impl Explored {
 
 /// Explores every interleaving of the row's scenario.
 pub(super) fn explore_row(row: &Row, threads: Option<NonZeroU16>) -> Explored {
-    let mut options = Options { states_max: row.scenario.states_max, ..Options::default() };
+    let mut options =
+        Options { states_max: row.scenario.states_max, reduce: row.scenario.reduce, ..Options::default() };
     if let Some(threads) = threads {
         options.threads = usize::from(threads.get());
     }
