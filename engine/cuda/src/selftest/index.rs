@@ -229,13 +229,10 @@ pub(super) fn logits_exact(lab: &Lab) -> Result<String, Fault> {
                 compared += fixture.compare_bits(lab, &lab.kernels().index_logits, blocks)?;
             }
         }
-<<<<<<< HEAD
-        compared += Fixture::new(9, format, 64, &[20_000], true).compare_bits(lab, &lab.kernels().index_logits, 40)?;
-        compared += Fixture::extreme(format).compare_bits(lab, &lab.kernels().index_logits, 40)?;
-=======
         let long = Fixture::new(9, format, 64, &[lab.size(20_000, 2000) as i32], true);
-        compared += long.compare_bits(lab, &lab.kernels().index_logits, 40)?;
->>>>>>> work-g2
+        for fixture in [long, Fixture::extreme(format)] {
+            compared += fixture.compare_bits(lab, &lab.kernels().index_logits, 40)?;
+        }
     }
     Ok(format!("{compared} logits"))
 }
