@@ -48,4 +48,17 @@ mod tests {
         }
         assert!(in_parallel(&[], None, |n: &u64| *n).is_empty());
     }
+
+    #[test]
+    fn a_thing_that_takes_long_keeps_its_place() {
+        let second_is_done = std::sync::atomic::AtomicBool::new(false);
+        let work = |n: &u32| {
+            while *n == 1 && !second_is_done.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            second_is_done.store(true, Ordering::Release);
+            *n
+        };
+        assert_eq!(in_parallel(&[1, 2], NonZeroU16::new(2), work), [1, 2]);
+    }
 }

@@ -281,3 +281,15 @@ fn tampered_logs_are_rejected_at_the_right_line_or_are_harmless_reorderings() {
     assert!(later * 20 < caught, "{later} of {caught}");
     assert!(made >= 600 && table.len() == KINDS.len(), "{table:?}");
 }
+
+#[test]
+fn a_log_that_says_all_is_settled_while_something_is_under_way_is_rejected() {
+    let mut workload = Workload::new(2, 2, Geometry::uniform(2, 64, Some(Dtype::Bf16)));
+    workload.device_pages = workload.session_pages();
+    let good = played::lines(&workload);
+    let begun = |line: &Line| matches!(line.event, Event::Copy { phase: Phase::Begin, .. });
+    let at = good.iter().position(begun).expect("it copies");
+    let cut = [&good[..=at], &good[good.len() - 1..]].concat();
+    let wrong = conform(&text(&cut)).expect_err("a copy is under way");
+    assert!(wrong.why.starts_with("the run is said to have settled, and something is left: "), "{}", wrong.why);
+}

@@ -305,3 +305,42 @@ fn unexpected(scenario: &Scenario, settings: &Settings, report: &Report) -> Vec<
     }
     differences
 }
+
+#[cfg(all(test, feature = "scenario-files"))]
+mod tests {
+    use super::*;
+    use crate::build::with_names;
+    use crate::scenario::load_embedded_one;
+
+    #[test]
+    fn whatever_differs_from_what_is_expected_is_told() {
+        let scenario =
+            with_names(|names| load_embedded_one("handover", names)).expect("it is built in").expect("it is good");
+        let settings =
+            Settings { explore: Options { threads: 1, ..Options::default() }, drop: None, only: None, grain: None };
+        let report = check(&scenario, &settings, &|_| ());
+        let told = |scenario: &Scenario, report: &Report| unexpected(scenario, &settings, report);
+        assert_eq!(told(&scenario, &report), Vec::<String>::new());
+        let changed = |change: &dyn Fn(&mut Scenario)| {
+            let mut scenario = scenario.clone();
+            change(&mut scenario);
+            told(&scenario, &report)
+        };
+        let expect = |scenario: &mut Scenario| scenario.expect.clone().expect("it expects something");
+        let fewer = changed(&|it| it.expect = Some(crate::scenario::Expect { states: Some(281), ..expect(it) }));
+        assert_eq!(fewer, ["expected 281 states as written, found 282"]);
+        let fewer =
+            changed(&|it| it.expect = Some(crate::scenario::Expect { states_all_rules: Some(1), ..expect(it) }));
+        assert_eq!(fewer, ["expected 1 states with every rule on, found 230"]);
+        let none = changed(&|it| it.expect = Some(crate::scenario::Expect { violates: Vec::new(), ..expect(it) }));
+        assert_eq!(none.len(), 1, "{none:?}");
+        assert!(none[0].starts_with("expected to violate [], violates [done-means-arrived, "), "{none:?}");
+        // As if the manager were wrong: with every rule on, and where a file drops none and expects nothing.
+        let wrong = Report { all_rules: Some(report.as_written.clone()), ..report.clone() };
+        assert!(told(&scenario, &wrong)[0].starts_with("with every rule on it violates done-means-arrived, "));
+        let plain = changed(&|it| (it.expect, it.drop) = (None, Vec::new()));
+        assert!(plain.len() == 1 && plain[0].starts_with("it violates "), "{plain:?}");
+        let only = Settings { only: Some(vec!["every-request-ends".to_owned()]), ..settings.clone() };
+        assert_eq!(unexpected(&scenario, &only, &report).len(), 1);
+    }
+}

@@ -355,3 +355,42 @@ impl<'w> Simulation<'w> {
         self.network.writes().any(of)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kvweft_core::{BlockRef, Dtype, Generation, Geometry, Group, PageId, Tier};
+
+    use super::*;
+    use crate::report::Conservation;
+    use crate::workload::Form;
+
+    #[test]
+    fn what_does_not_add_up_is_counted() {
+        let profile = toml::from_str(include_str!("../../../scenarios/profiles/h200x8.toml")).expect("it is a profile");
+        let settings = Settings::new(profile, Geometry::uniform(2, 64, Some(Dtype::Fp8)), 8, 8);
+        let asked = r#"{"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}"#;
+        let workload = Workload::parse(Form::Mooncake, asked).expect("it is a log");
+        let seen = |wrong: fn(&mut Simulation<'_>)| {
+            let mut run = Simulation::new(&workload, &settings);
+            wrong(&mut run);
+            run.add_up();
+            run.report.conservation
+        };
+        assert!(seen(|_| ()).holds());
+        let wrongs: [(fn(&mut Simulation<'_>), fn(&Conservation) -> u64); 4] = [
+            (|run| run.bytes_begun += 1, |found| found.bytes),
+            (|run| run.ended += 1, |found| found.requests),
+            (|run| run.engines[0].tiers[1].taken += 1, |found| found.pages),
+            (free_again, |found| found.pages),
+        ];
+        for (at, (wrong, count)) in wrongs.into_iter().enumerate() {
+            assert_eq!((count(&seen(wrong)), seen(wrong).holds()), (1, false), "{at}");
+        }
+    }
+
+    /// A page that nobody has goes back once more.
+    fn free_again(run: &mut Simulation<'_>) {
+        let page = BlockRef { group: Group(0), tier: Tier::DEVICE, page: PageId(0), generation: Generation(0) };
+        run.page_moved(0, &Move { what: MoveKind::Free, pages: vec![page], blocks: Vec::new() });
+    }
+}

@@ -92,3 +92,23 @@ fn a_cache_that_drops_the_least_recently_used_reuses_what_kvcache_simulator_says
     }
     assert!(compared >= 4, "only {compared} capacities were compared");
 }
+
+#[test]
+fn the_block_that_was_used_longest_ago_goes_first() {
+    let log: String = ["1, 2", "3", "1", "4", "5", "1"]
+        .iter()
+        .enumerate()
+        .map(|(at, ids)| {
+            let tokens = 512 * ids.split(',').count();
+            format!(
+                "{{\"timestamp\": {at}, \"input_length\": {tokens}, \"output_length\": 1, \"hash_ids\": [{ids}]}}\n"
+            )
+        })
+        .collect();
+    let workload = Workload::parse(Form::Mooncake, &log).expect("it is a log");
+    // In three blocks: 4 takes the place of 2, then 5 that of 3, since 1 was asked for after 3; so 1 is there twice.
+    assert_eq!(least_recently_used(&workload, 3, 0).blocks_hit, 2);
+    // In two: 3 takes the place of 2, 4 that of 3, and 5 that of 1.
+    assert_eq!(least_recently_used(&workload, 2, 0).blocks_hit, 1);
+    assert_eq!(unlimited(&workload).blocks_hit, 2);
+}

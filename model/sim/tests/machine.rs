@@ -204,3 +204,40 @@ fn a_reset_that_forgets_its_rooms_leaves_their_pages() {
     let report = after(&settings);
     assert!(report.stuck.leaked_pages[0] > 0, "{report:?}");
 }
+
+#[test]
+fn links_are_busy_for_as_long_as_their_bytes_take() {
+    let mut settings = settings(true);
+    settings.profile.jitter_permille.value = 0;
+    settings.profile.copy_launch_ns.value = 0;
+    settings.profile.copy_extent_ns.value = 0;
+    settings.profile.both_ways_percent.value = 100;
+    let links = |settings: &Settings| simulate(&agents(), settings).expect("it can begin").links;
+    let bare = links(&settings);
+    // Eight layers of 64 tokens: 656 bytes of KV and 132 of index keys each.
+    let (kv, index) = (8 * 64 * 656, 8 * 64 * 132);
+    for link in [bare.load, bare.store] {
+        assert!(link.pages > 100, "{bare:?}");
+        assert_eq!(link.bytes, link.pages * (kv + index));
+    }
+    // KV and index keys are parts of their own there.
+    assert_eq!(bare.network.bytes, bare.network.pages / 2 * (kv + index));
+    let profile = &settings.profile;
+    for (link, rate) in [
+        (bare.load, &profile.load_mb_per_s),
+        (bare.store, &profile.store_mb_per_s),
+        (bare.network, &profile.network_mb_per_s),
+    ] {
+        let took = link.bytes * 1000 / u64::from(rate.value);
+        // Each layer is rounded up.
+        assert!(link.busy_ns.abs_diff(took) <= 16 * link.operations, "{link:?}: {took}");
+    }
+    let longer = |change: &dyn Fn(&mut Profile)| {
+        let mut settings = settings.clone();
+        change(&mut settings.profile);
+        let links = links(&settings);
+        links.store.busy_ns * bare.store.bytes > bare.store.busy_ns * links.store.bytes * 101 / 100
+    };
+    assert!(longer(&|profile| profile.both_ways_percent.value = 10));
+    assert!(longer(&|profile| profile.copy_extent_ns.value = 1_000_000));
+}

@@ -70,6 +70,8 @@ fn what_holds_says_what_it_covers() {
     let exact = folder.run(&["check", "handover", "--all-rules", "--exact", "--grain", "finest"]);
     assert!(exact.stdout.contains("at the finest grain: "), "{}", exact.stdout);
     assert!(exact.stdout.contains(" states, exact\n"), "{}", exact.stdout);
+    let expected = folder.run(&["check", "handover"]);
+    assert!(expected.stdout.contains("\nhandover with every rule on holds: safety and "), "{}", expected.stdout);
     let violated = folder.run(&["check", "handover", "--drop", "success-needs-all-parts"]);
     assert!(!violated.stdout.contains(" holds: "), "{}", violated.stdout);
 }

@@ -136,3 +136,36 @@ fn files_and_folders_of_scenarios_are_checked_like_built_in_ones() {
         value["scenarios"].as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
     assert_eq!(names, ["one", "two", "one"]);
 }
+
+#[test]
+fn scenarios_that_are_checked_side_by_side_keep_their_results() {
+    let folder = Folder::new("side-by-side");
+    let both = json(&folder, &["check", "handover", "write-back", "--threads", "2"], 0);
+    for (at, name) in ["handover", "write-back"].into_iter().enumerate() {
+        assert_eq!(both["scenarios"][at], json(&folder, &["check", name], 0)["scenarios"][0], "{name}");
+    }
+}
+
+#[test]
+fn a_suite_that_does_not_reach_everything_says_what_and_is_not_as_expected() {
+    let folder = Folder::new("coverage");
+    let ran = folder.run(&["check", "--max-states", "1"]);
+    ran.ends_with(1);
+    assert!(!ran.stdout.contains("\n! "), "nothing else is unexpected: {}", ran.stdout);
+    for piece in ["\ncoverage with every rule on: ", "\n  missed: slot ", "\n  never held anything back: "] {
+        assert!(ran.stdout.contains(piece), "no `{piece}` in\n{}", ran.stdout);
+    }
+    let part = folder.run(&["check", "handover", "--max-states", "10"]);
+    part.ends_with(3);
+    assert!(!part.stdout.contains("coverage"), "{}", part.stdout);
+}
+
+#[test]
+fn numbers_of_states_that_differ_from_the_files_are_not_as_expected() {
+    let folder = Folder::new("other-counts");
+    let text = include_str!("../../../../scenarios/handover.toml");
+    folder.write("other.toml", text.replace("states = 282", "states = 281"));
+    let ran = folder.run(&["check", "other.toml"]);
+    ran.ends_with(1);
+    assert!(ran.stdout.contains("! other: expected 281 states as written, found 282\n"), "{}", ran.stdout);
+}

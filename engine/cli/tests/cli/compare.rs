@@ -163,3 +163,34 @@ fn a_run_is_shown_beside_its_row_and_refused_beside_another() {
     ran.ends_with(2);
     assert!(ran.stderr.contains("it is no run of row `dropped`"), "{}", ran.stderr);
 }
+
+#[test]
+fn the_exit_code_says_whether_the_instruments_agree() {
+    let folder = folder("compare-codes");
+    // A world without a reload cannot show what a missing wait for one does; the simulated machine does.
+    let blind = SMALL.replace("case-layer-wait-bf16-prefill", "handover");
+    folder.write("blind.toml", &blind);
+    let ran = folder.run(&["compare", "blind.toml", "--format", "json"]);
+    ran.ends_with(1);
+    let document = fits("compare.schema.json", &ran.stdout);
+    assert_eq!(
+        (&document["rows"][0]["contradicts"], &document["rows"][1]["contradicts"]),
+        (&false.into(), &true.into())
+    );
+    let (world, _) =
+        include_str!("../../../../scenarios/handover.toml").split_once("[expect]").expect("it expects something");
+    folder.write("cut.toml", format!("{world}[check]\nmax_states = 10\n"));
+    folder.write("inconclusive.toml", SMALL.replace("case-layer-wait-bf16-prefill", "cut.toml"));
+    folder.run(&["compare", "inconclusive.toml"]).ends_with(3);
+}
+
+#[test]
+fn every_seed_is_a_run_of_its_own() {
+    let folder = folder("compare-seeds");
+    let rate = |seeds: &str| {
+        let ran = folder.run(&["compare", "small.toml", "--seeds", seeds, "--format", "json"]);
+        let document: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        document["rows"][0]["simulated"]["answer_tokens_per_1000_s"].clone()
+    };
+    assert_ne!(rate("1"), rate("2"), "the second run took as long as the first");
+}

@@ -158,4 +158,6 @@ fn a_redacted_event_log_still_conforms_and_holds_no_hash() {
     }
     let run = log.split("\"run\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a name");
     assert!(run.starts_with("run-") && !redacted.stdout.contains(run), "{run}");
+    let header: Value = serde_json::from_str(redacted.stdout.lines().next().expect("a line")).expect("JSON");
+    assert_eq!((&header["run"], &header["device"]), (&Value::from("redacted"), &Value::from("redacted")));
 }

@@ -98,7 +98,8 @@ impl<'a> Keeper<'a> {
     }
 
     pub(super) fn is_due(&self) -> bool {
-        self.last.elapsed() >= self.checkpoint.every.max(self.took * SEARCH_PER_WRITE)
+        let every = self.checkpoint.every;
+        every.is_zero() || self.last.elapsed() >= every.max(self.took * SEARCH_PER_WRITE)
     }
 
     /// Writes what `save` says.

@@ -134,3 +134,18 @@ fn an_end_that_is_no_good_end_is_a_deadlock() {
     assert_eq!(checked.verdict, Verdict::Violated);
     assert_eq!(checked.failures[0].property, "no-deadlock");
 }
+
+#[test]
+fn a_search_for_a_goal_that_gives_up_claims_nothing() {
+    // Three states in all; a fourth where the goal is owed, which the limit cuts off.
+    let round = Lift { turns_back_at: Some(1), ..WHOLE };
+    let checked = Checker::new(round)
+        .named("lift")
+        .kept_in("nowhere")
+        .done(|_| true)
+        .leads_to("goes-on-up", |cabin| cabin.floor == 1, |cabin| cabin.floor == 2)
+        .options(Options { states_max: 3, ..Options::default() })
+        .check();
+    assert_eq!(checked.verdict, Verdict::Inconclusive { ran_out_of: Limit::States });
+    assert!(!checked.holds());
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kvweft_check::explore::{Checkpoint, CheckpointError, Options, Outcome, explore, explore_from};
 
+use crate::graph::Graph;
 use crate::two_phase_commit::{Action, TwoPhaseCommit};
 
 /// A folder of a test's own, gone when the test is over.
@@ -133,4 +134,16 @@ fn a_full_disk_is_an_error_and_leaves_the_former_checkpoint_whole() {
         search(4, &Options::default(), &checkpoint).expect("there is room again"),
         explore(&TwoPhaseCommit { managers: 4, aborts_after_prepared: true }, &Options::default())
     );
+}
+
+#[test]
+fn a_system_that_has_changed_under_its_checkpoint_is_refused_though_every_step_is_still_possible() {
+    let folder = Folder::new("changed");
+    let checkpoint = folder.checkpoint();
+    let by_way_of = |state| Graph::new().system("go", 0, state).system("go on", state, 9).done(9);
+    let stopped = Options { states_max: 2, ..Options::default() };
+    explore_from(&by_way_of(1), &stopped, &|_| (), &checkpoint).expect("it can be written");
+    let refused = explore_from(&by_way_of(2), &Options::default(), &|_| (), &checkpoint);
+    assert!(matches!(refused, Err(CheckpointError::Damaged { .. })), "{refused:?}");
+    assert!(explore_from(&by_way_of(1), &Options::default(), &|_| (), &checkpoint).expect("it is its own").exhausted);
 }

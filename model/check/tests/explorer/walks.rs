@@ -147,3 +147,20 @@ fn an_estimate_of_a_small_system_is_exact_and_one_of_a_large_system_is_near() {
     assert!(!large.exact && (50_816 / 16..50_816 * 2).contains(&large.states), "{large:?}");
     assert!(large.table_bytes > large.states);
 }
+
+#[test]
+fn a_bound_on_delays_is_used_up() {
+    // Three things that can be done once each, as the bits of a state; passing over more than one of them is too much.
+    let mut cube = Graph::new().done(7);
+    for state in 0..7 {
+        for bit in [1, 2, 4].into_iter().filter(|bit| state & bit == 0) {
+            cube = cube.system("do", state, state | bit);
+        }
+    }
+    let states = |most| {
+        let options = Options { threads: 1, liveness: false, ..Options::default() };
+        explore(&Deviating { system: &cube, deviation: Deviation::Delay, most }, &options).counts.states
+    };
+    // None: a, b, c. One: also b a c, a c b, each from its delay on in states of its own.
+    assert_eq!((states(0), states(1)), (4, 8));
+}

@@ -1,10 +1,14 @@
 //! The same verdicts, whole and reduced.
 
+use std::collections::BTreeSet;
+
+use kvweft_check::build::CacheSystem;
 use kvweft_check::explore::{Options, Outcome, Verdict, explore};
 use kvweft_check::reduce::Reduction;
-use kvweft_check::system::{Found, System};
+use kvweft_check::system::{Class, Found, System};
 use kvweft_check::trace::replay;
-use kvweft_world::Action;
+use kvweft_core::Manager;
+use kvweft_world::{Action, World};
 
 use crate::worlds::{Lot, Numbers, wanted, world};
 
@@ -35,9 +39,11 @@ fn check_traces(lot: &Lot, outcome: &Outcome<Action>) {
                 out
             };
             assert!(bits(&states[start]) == bits(states.last().expect("an end")), "{}", lot.text);
-        } else if trace.dooming_step.is_some() {
+        } else if let Some(step) = trace.dooming_step {
             let owed = system.owed(states.last().expect("an end"));
             assert!(owed.contains(&trace.violation), "{}", lot.text);
+            assert!(!can_be_done(system, &states[step]), "done is within reach: {}", lot.text);
+            assert!(step == 0 || can_be_done(system, &states[step - 1]), "doomed before: {}", lot.text);
         } else {
             let (mut state, last) = (states[states.len() - 2].clone(), trace.steps.last().expect("a step"));
             let mut found = Found::default();
@@ -45,6 +51,28 @@ fn check_traces(lot: &Lot, outcome: &Outcome<Action>) {
             assert!(found.violations.contains(&trace.violation), "{}", lot.text);
         }
     }
+}
+
+/// Whether `System` steps alone lead to a done state.
+fn can_be_done(system: &CacheSystem, from: &World<Manager>) -> bool {
+    let (mut seen, mut todo) = (BTreeSet::new(), vec![from.clone()]);
+    while let Some(state) = todo.pop() {
+        if system.done(&state) {
+            return true;
+        }
+        let (mut key, mut actions) = (Vec::new(), Vec::new());
+        system.encode(&state, &mut key);
+        if !seen.insert(key) {
+            continue;
+        }
+        system.enabled(&state, &mut actions);
+        for action in actions.iter().filter(|action| system.class(&state, action) == Class::System) {
+            let mut next = state.clone();
+            system.step(&mut next, action, &mut Found::default());
+            todo.push(next);
+        }
+    }
+    false
 }
 
 fn compare(lot: &Lot, seen: &mut Seen) {

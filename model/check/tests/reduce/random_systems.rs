@@ -240,3 +240,13 @@ fn what_random_systems_say_of_themselves_is_true() {
         check_processes(&random(&mut numbers, round % 2 == 0), 5);
     }
 }
+
+#[test]
+fn a_loop_of_steps_that_need_not_happen_is_a_cycle_too() {
+    for class in [Class::Timer, Class::Environment] {
+        let edge = |from, to, class| Edge { from, to, class, guard: None, effect: Effect::Nothing };
+        let there_and_back = vec![edge(0, 1, class), edge(1, 0, class)];
+        let system = Random { processes: vec![there_and_back], goals: vec![BTreeSet::from([0, 1])], eager: false };
+        assert_eq!(both(&system, &|| format!("{class:?}")).2, Reduction::Cyclic);
+    }
+}
