@@ -37,10 +37,10 @@ impl fmt::Display for Arch {
     }
 }
 
-/// A source file of kernels, with its cubins.
+/// A source file of kernels, with its cubins: where `sm_90` has a way of its own, of another source.
 #[derive(Debug)]
 pub struct Image {
-    /// The name of its file, without ending.
+    /// Its name: mostly that of its file, without ending.
     pub name: &'static str,
     /// CUDA C++, without includes.
     pub source: &'static str,
@@ -60,27 +60,28 @@ impl Image {
 
 macro_rules! image {
     ($name:literal) => {
-        image!($name, $name, ".sm_90")
+        image!($name, $name, concat!($name, ".sm_90"))
     };
-    ($name:literal, $of_sm_90:literal, $sm_90:literal) => {
+    ($name:literal, $source:literal, $sm_90:expr) => {
         Image {
             name: $name,
-            source: include_str!(concat!("../../cu/", $name, ".cu")),
-            sm_90: include_bytes!(concat!("../../cubins/", $of_sm_90, $sm_90, ".cubin")),
-            sm_120: include_bytes!(concat!("../../cubins/", $name, ".sm_120.cubin")),
+            source: include_str!(concat!("../../cu/", $source, ".cu")),
+            sm_90: include_bytes!(concat!("../../cubins/", $sm_90, ".cubin")),
+            sm_120: include_bytes!(concat!("../../cubins/", $source, ".sm_120.cubin")),
         }
     };
 }
 
 /// Every image.
-pub static IMAGES: [Image; 8] = [
+pub static IMAGES: [Image; 9] = [
     image!("attention_merge"),
     image!("index_k_write"),
-    image!("index_logits", "index_logits", ".sm_90a"),
+    image!("index_logits", "index_logits", "index_logits.sm_90a"),
     image!("page_care"),
     image!("page_copy"),
     image!("select_sum"),
-    image!("sparse_attention", "sparse_attention_wgmma", ".sm_90a"),
+    image!("sparse_attention", "sparse_attention", "sparse_attention_wgmma.sm_90a"),
+    image!("sparse_attention_few", "sparse_attention", "sparse_attention.sm_90"),
     image!("top_k"),
 ];
 

@@ -90,7 +90,11 @@ impl Kernels {
             index_k_write: IndexKWrite::new(module("index_k_write")?)?,
             index_logits: IndexLogits::new(module("index_logits")?)?,
             top_k: TopKRows::new(module("top_k")?)?,
-            sparse_attention: SparseAttention::new(module("sparse_attention")?, module("attention_merge")?)?,
+            sparse_attention: SparseAttention::new(
+                module("sparse_attention")?,
+                module("sparse_attention_few")?,
+                module("attention_merge")?,
+            )?,
             select_sum: SelectSum::new(module("select_sum")?)?,
             page_copy: PageCopy::new(module("page_copy")?)?,
             page_care: PageCare::new(module("page_care")?)?,
@@ -108,6 +112,7 @@ mod tests {
         let asked = [
             ("index_logits", index_logits::shared_bytes(LOGITS_HEADS_MAX)),
             ("sparse_attention", sparse_attention::SHARED_BYTES),
+            ("sparse_attention_few", sparse_attention::SHARED_BYTES),
             ("page_copy", page_copy::RING_BYTES),
         ];
         for image in &IMAGES {
