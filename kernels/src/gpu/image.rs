@@ -5,19 +5,19 @@ use core::fmt;
 /// An architecture that there are cubins for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
-    /// Compute capability 9.x: H100, H200.
+    /// Compute capability 9.0: H100, H200.
     Sm90,
     /// Compute capability 12.x: RTX PRO 6000, GeForce 50.
     Sm120,
 }
 
 impl Arch {
-    /// The architecture whose code a device of this compute capability runs: the same major number, and a minor number
-    /// that is not lower.
-    pub const fn of(major: i32, _minor: i32) -> Option<Arch> {
-        match major {
-            9 => Some(Arch::Sm90),
-            12 => Some(Arch::Sm120),
+    /// The architecture whose code a device of this compute capability runs: 9.0 alone, whose code is in part for `sm_90a`,
+    /// and 12.x.
+    pub const fn of(major: i32, minor: i32) -> Option<Arch> {
+        match (major, minor) {
+            (9, 0) => Some(Arch::Sm90),
+            (12, _) => Some(Arch::Sm120),
             _ => None,
         }
     }
@@ -141,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn code_runs_on_devices_of_the_same_major_number() {
+    fn code_runs_on_devices_that_know_its_instructions() {
         assert_eq!(
-            [(9, 0), (12, 0), (12, 1), (8, 9), (10, 0)].map(|(major, minor)| Arch::of(major, minor)),
-            [Some(Arch::Sm90), Some(Arch::Sm120), Some(Arch::Sm120), None, None]
+            [(9, 0), (12, 0), (12, 1), (8, 9), (9, 1), (10, 0)].map(|(major, minor)| Arch::of(major, minor)),
+            [Some(Arch::Sm90), Some(Arch::Sm120), Some(Arch::Sm120), None, None, None]
         );
     }
 }
