@@ -5,19 +5,19 @@ use core::fmt;
 /// An architecture that there are cubins for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
-    /// Compute capability 9.x: H100, H200.
+    /// Compute capability 9.0: H100, H200.
     Sm90,
     /// Compute capability 12.x: RTX PRO 6000, GeForce 50.
     Sm120,
 }
 
 impl Arch {
-    /// The architecture whose code a device of this compute capability runs: the same major number, and a minor number
-    /// that is not lower.
-    pub const fn of(major: i32, _minor: i32) -> Option<Arch> {
-        match major {
-            9 => Some(Arch::Sm90),
-            12 => Some(Arch::Sm120),
+    /// The architecture whose code a device of this compute capability runs: 9.0 alone, whose code is in part for `sm_90a`,
+    /// and 12.x.
+    pub const fn of(major: i32, minor: i32) -> Option<Arch> {
+        match (major, minor) {
+            (9, 0) => Some(Arch::Sm90),
+            (12, _) => Some(Arch::Sm120),
             _ => None,
         }
     }
@@ -37,10 +37,10 @@ impl fmt::Display for Arch {
     }
 }
 
-/// A source file of kernels, with its cubins.
+/// A source file of kernels, with its cubins: where `sm_90` has a way of its own, of another source.
 #[derive(Debug)]
 pub struct Image {
-    /// The name of its file, without ending.
+    /// Its name: mostly that of its file, without ending.
     pub name: &'static str,
     /// CUDA C++, without includes.
     pub source: &'static str,
@@ -60,27 +60,28 @@ impl Image {
 
 macro_rules! image {
     ($name:literal) => {
-        image!($name, $name, ".sm_90")
+        image!($name, $name, concat!($name, ".sm_90"))
     };
-    ($name:literal, $of_sm_90:literal, $sm_90:literal) => {
+    ($name:literal, $source:literal, $sm_90:expr) => {
         Image {
             name: $name,
-            source: include_str!(concat!("../../cu/", $name, ".cu")),
-            sm_90: include_bytes!(concat!("../../cubins/", $of_sm_90, $sm_90, ".cubin")),
-            sm_120: include_bytes!(concat!("../../cubins/", $name, ".sm_120.cubin")),
+            source: include_str!(concat!("../../cu/", $source, ".cu")),
+            sm_90: include_bytes!(concat!("../../cubins/", $sm_90, ".cubin")),
+            sm_120: include_bytes!(concat!("../../cubins/", $source, ".sm_120.cubin")),
         }
     };
 }
 
 /// Every image.
-pub static IMAGES: [Image; 8] = [
+pub static IMAGES: [Image; 9] = [
     image!("attention_merge"),
     image!("index_k_write"),
-    image!("index_logits", "index_logits", ".sm_90a"),
+    image!("index_logits", "index_logits", "index_logits.sm_90a"),
     image!("page_care"),
     image!("page_copy"),
     image!("select_sum"),
-    image!("sparse_attention", "sparse_attention_wgmma", ".sm_90a"),
+    image!("sparse_attention", "sparse_attention", "sparse_attention_wgmma.sm_90a"),
+    image!("sparse_attention_few", "sparse_attention", "sparse_attention.sm_90"),
     image!("top_k"),
 ];
 
@@ -140,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn code_runs_on_devices_of_the_same_major_number() {
+    fn code_runs_on_devices_that_know_its_instructions() {
         assert_eq!(
-            [(9, 0), (12, 0), (12, 1), (8, 9), (10, 0)].map(|(major, minor)| Arch::of(major, minor)),
-            [Some(Arch::Sm90), Some(Arch::Sm120), Some(Arch::Sm120), None, None]
+            [(9, 0), (12, 0), (12, 1), (8, 9), (9, 1), (10, 0)].map(|(major, minor)| Arch::of(major, minor)),
+            [Some(Arch::Sm90), Some(Arch::Sm120), Some(Arch::Sm120), None, None, None]
         );
     }
 }

@@ -10,8 +10,9 @@
 //! | copy | [`PageCopy`] | a copy, and [`checksum`](fn@crate::checksum) |
 //! | poison, verify | [`PageCare`] | a fill with `0xff`, and [`checksum`](fn@crate::checksum) |
 //!
-//! Sources are in `kernels/cu`, one file each; [`Image`] has what they were compiled to, for `sm_90` (H100, H200) and
-//! `sm_120` (RTX PRO 6000, GeForce 50), and the source itself. `kernels/cu/build.py` makes and checks them.
+//! Sources are in `kernels/cu`, one file each; [`Image`] has what they were compiled to, for `sm_90` (H100, H200; `sm_90a`
+//! where `wgmma` is used) and `sm_120` (RTX PRO 6000, GeForce 50), and the source itself. `kernels/cu/build.py` makes and
+//! checks them.
 //!
 //! # What holds for all of them
 //!
@@ -20,6 +21,8 @@
 //! * **Nothing waits.** A launch returns when it is in the stream. No block of a kernel waits for another one, except the
 //!   blocks of a row in [`TopKRows`]: these are one cluster, which the device runs as a whole or not yet. So any number of
 //!   kernels may share a device. There are no cooperative launches.
+//! * **Launches overlap.** Logits, top-k and attention may be launched while the kernel in front of them in the stream ends;
+//!   they wait for it on the device, before they touch memory. What comes behind waits for both.
 //! * **Same input, same bits**, however many blocks there are, except that [`SparseAttention`] rounds differently for
 //!   different [`SparseAttentionArgs::splits`].
 //! * The context of the stream must be current in the calling thread; otherwise a launch returns
@@ -90,7 +93,11 @@ impl Kernels {
             index_k_write: IndexKWrite::new(module("index_k_write")?)?,
             index_logits: IndexLogits::new(module("index_logits")?)?,
             top_k: TopKRows::new(module("top_k")?)?,
-            sparse_attention: SparseAttention::new(module("sparse_attention")?, module("attention_merge")?)?,
+            sparse_attention: SparseAttention::new(
+                module("sparse_attention")?,
+                module("sparse_attention_few")?,
+                module("attention_merge")?,
+            )?,
             select_sum: SelectSum::new(module("select_sum")?)?,
             page_copy: PageCopy::new(module("page_copy")?)?,
             page_care: PageCare::new(module("page_care")?)?,
@@ -108,6 +115,7 @@ mod tests {
         let asked = [
             ("index_logits", index_logits::shared_bytes(LOGITS_HEADS_MAX)),
             ("sparse_attention", sparse_attention::SHARED_BYTES),
+            ("sparse_attention_few", sparse_attention::SHARED_BYTES),
             ("page_copy", page_copy::RING_BYTES),
         ];
         for image in &IMAGES {

@@ -10,6 +10,8 @@ use crate::{KvFormat, NOPE_DIM, ROW_DIM};
 
 const BLOCK: u32 = 256;
 const MERGE_BLOCK: u32 = 128;
+/// Up to so many heads wgmma's tiles of 64 would mostly be empty, which costs more than it saves where rows are decoded.
+const FEW_HEADS: u32 = 32;
 /// Heads of a block of `sparse_attention_wgmma.cu`.
 const HEADS_WGMMA: u32 = 64;
 /// Parts that a group of threads of the merging kernel takes; it has as many groups as that asks for, up to four.
@@ -60,34 +62,49 @@ pub struct SparseAttentionArgs {
 /// within about 1% of the largest value of a row.
 #[derive(Debug)]
 pub struct SparseAttention {
+    attend: Attend,
+    /// For fp8 rows and at most [`FEW_HEADS`] heads.
+    few: Attend,
+    merge: Function,
+    _merge: Module,
+}
+
+/// The kernels of one source.
+#[derive(Debug)]
+struct Attend {
     fp8: Function,
     bf16: Function,
-    merge: Function,
     /// Heads of a block, and selected rows of a tile.
     heads: u32,
     tile: u32,
     shared_bytes: u32,
-    _modules: [Module; 2],
+    _module: Module,
+}
+
+impl Attend {
+    fn new(module: Module) -> Result<Attend, LaunchError> {
+        let [heads, tile] = module.numbers("sparse_attention_shape")?;
+        let shared_bytes = if heads == HEADS_WGMMA { SHARED_BYTES_WGMMA } else { SHARED_BYTES };
+        Ok(Attend {
+            fp8: module.function("sparse_attention_fp8", shared_bytes)?.early(),
+            bf16: module.function("sparse_attention_bf16", shared_bytes)?.early(),
+            heads,
+            tile,
+            shared_bytes,
+            _module: module,
+        })
+    }
 }
 
 impl SparseAttention {
-    /// From the images `sparse_attention` and `attention_merge`.
+    /// From the images `sparse_attention`, `sparse_attention_few` and `attention_merge`.
     ///
     /// # Errors
     ///
     /// If a module lacks its kernel or its shape.
-    pub fn new(attend: Module, merge: Module) -> Result<SparseAttention, LaunchError> {
-        let [heads, tile] = attend.numbers("sparse_attention_shape")?;
-        let shared_bytes = if heads == HEADS_WGMMA { SHARED_BYTES_WGMMA } else { SHARED_BYTES };
-        Ok(SparseAttention {
-            fp8: attend.function("sparse_attention_fp8", shared_bytes)?.early(),
-            bf16: attend.function("sparse_attention_bf16", shared_bytes)?.early(),
-            merge: merge.function("attention_merge", 0)?.early(),
-            heads,
-            tile,
-            shared_bytes,
-            _modules: [attend, merge],
-        })
+    pub fn new(attend: Module, few: Module, merge: Module) -> Result<SparseAttention, LaunchError> {
+        let merging = merge.function("attention_merge", 0)?.early();
+        Ok(SparseAttention { attend: Attend::new(attend)?, few: Attend::new(few)?, merge: merging, _merge: merge })
     }
 
     /// Bytes of parts that are still to be merged.
@@ -97,7 +114,7 @@ impl SparseAttention {
 
     /// How many parts fill so many multiprocessors, each of which has room for one block, without a second round.
     pub fn splits(&self, rows: u32, heads: u32, k: u32, multiprocessors: u32) -> u32 {
-        splits(rows * heads.div_ceil(self.heads), k.div_ceil(self.tile), multiprocessors)
+        splits(rows * heads.div_ceil(self.attend.heads), k.div_ceil(self.attend.tile), multiprocessors)
     }
 
     /// Writes outputs and the logarithms of sums, in two launches.
@@ -131,14 +148,15 @@ impl SparseAttention {
         let list = list.span(args.table).u32(args.table_stride);
         let list = list.span(args.pool.span).u64(args.pool.stride).u32(args.pool.pages);
         let list = list.f32(args.scale * LOG2_E).span(values).span(sums).span(args.violations);
-        let grid = [args.splits, args.heads.div_ceil(self.heads), args.rows];
-        let attend = match args.format {
-            KvFormat::Fp8 => &self.fp8,
-            KvFormat::Bf16 => &self.bf16,
+        let (attend, kernel) = match args.format {
+            KvFormat::Fp8 if args.heads <= FEW_HEADS => (&self.few, &self.few.fp8),
+            KvFormat::Fp8 => (&self.attend, &self.attend.fp8),
+            KvFormat::Bf16 => (&self.attend, &self.attend.bf16),
         };
+        let grid = [args.splits, args.heads.div_ceil(attend.heads), args.rows];
         // SAFETY: arguments are the kernel's; lengths were checked above, and the kernel checks positions against the
         // table and page numbers against the pool.
-        unsafe { attend.launch(stream, grid, BLOCK, self.shared_bytes, list)? };
+        unsafe { kernel.launch(stream, grid, BLOCK, attend.shared_bytes, list)? };
         let list = Args::new().span(values).span(sums).u32(args.splits).u32(args.heads);
         let list = list.span(args.sink).span(args.out).span(args.lse);
         let block = MERGE_BLOCK * args.splits.div_ceil(MERGE_PARTS).min(MERGE_GROUPS_MAX);

@@ -215,8 +215,9 @@ pub(super) fn attention(lab: &Lab) -> Result<String, Fault> {
 
 pub(super) fn attention_portable(lab: &Lab) -> Result<String, Fault> {
     let kernel = portable(lab, || {
-        let attend = Module::load("sparse_attention", ATTENTION_PORTABLE_SM_90)?;
-        SparseAttention::new(attend, Module::load("attention_merge", image("attention_merge").cubin(Arch::Sm90))?)
+        let attend = || Module::load("sparse_attention", ATTENTION_PORTABLE_SM_90);
+        let merge = Module::load("attention_merge", image("attention_merge").cubin(Arch::Sm90))?;
+        SparseAttention::new(attend()?, attend()?, merge)
     })?;
     edges_by(lab, &kernel)?;
     attention_by(lab, &kernel)
@@ -229,6 +230,7 @@ fn attention_by(lab: &Lab, kernel: &SparseAttention) -> Result<String, Fault> {
             (1, 16, 32, 1, false),
             (2, 5, 100, 3, true),
             (3, 64, 512, 4, true),
+            (6, 40, 300, 2, true),
             (4, 128, lab.size(2048, 256), 16, false),
             (5, 1, 1, 7, false),
         ] {
