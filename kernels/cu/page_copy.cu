@@ -112,11 +112,7 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
 #define PAGES 32 // more than have chunks in the ring
 #define WINDOW 32
 
-// A warp goes from a chunk to the one HASH_WARPS later and never looks at those between. A barrier tells phases apart by
-// their parity only, so the warp must not come to a slot while the chunk before its own is still on the way there: it would
-// sum what lies there, and give the slot back twice. Loads land in any order; but the store goes in order, stops at a chunk
-// that has not landed, and keeps as many slots back as it has stores in flight.
-static_assert(HASH_WARPS <= STORES_IN_FLIGHT, "a warp could come to a slot a phase too early");
+static_assert(HASH_WARPS <= SLOTS, "the chunk before a warp's next one in its slot must be on its way, or have been");
 
 __device__ __forceinline__ u32 shared(const void *at) {
     return (u32)__cvta_generic_to_shared(at);
@@ -264,6 +260,10 @@ __device__ __forceinline__ void store_chunks(const char *slots, Ring &ring) {
 __device__ __forceinline__ void sum_chunks(const char *slots, Ring &ring, u64 *checksums, u32 warp) {
     u32 lane = threadIdx.x & 31;
     for (Place place = {warp, 0};; place.advance(HASH_WARPS)) {
+        // The warp has not looked at the chunks since its last one, and loads land in any order: the chunk before in this slot
+        // may still be on its way. A barrier tells phases apart by parity only, so that the warp would take that chunk for its
+        // own, and give the slot back twice.
+        wait(&ring.full[place.slot], place.parity ^ 1);
         wait(&ring.full[place.slot], place.parity);
         Chunk chunk = ring.chunks[place.slot];
         if (chunk.chunks == 0) {
