@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
     }
 }
 
-// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, eight warps sum.
+// ---- Through a ring in shared memory, by bulk copies: one thread loads, one stores, eleven warps sum.
 // dynamic shared memory: at most 95744 bytes
 //
 // What a block moves in a second is the bytes it has in flight over the time of a round trip: so slots are small, a page
@@ -107,16 +107,15 @@ extern "C" __global__ void __launch_bounds__(512) page_copy_registers(const Job 
 
 #define SLOTS 22
 #define SLOT_BYTES 4352u
-#define HASH_WARPS 8
+#define HASH_WARPS 11
 #define STORES_IN_FLIGHT 8
-#define PAGES 32 // more than have chunks in the ring
+#define PAGES 64 // more than have chunks in the ring
 #define WINDOW 32
 
-// A warp goes from a chunk to the one HASH_WARPS later and never looks at those between. A barrier tells phases apart by
-// their parity only, so the warp must not come to a slot while the chunk before its own is still on the way there: it would
-// sum what lies there, and give the slot back twice. Loads land in any order; but the store goes in order, stops at a chunk
-// that has not landed, and keeps as many slots back as it has stores in flight.
-static_assert(HASH_WARPS <= STORES_IN_FLIGHT, "a warp could come to a slot a phase too early");
+// A barrier tells phases apart by parity only, so whoever waits for a slot must have waited for the chunk before in that slot.
+// A warp that skipped it, because it was another warp's, could come while that chunk is still on its way (loads land in any
+// order), take it for its own, and give the slot back twice: sums are wrong then, or the block hangs.
+static_assert(SLOTS % HASH_WARPS == 0, "each slot belongs to one warp");
 
 __device__ __forceinline__ u32 shared(const void *at) {
     return (u32)__cvta_generic_to_shared(at);
@@ -260,7 +259,7 @@ __device__ __forceinline__ void store_chunks(const char *slots, Ring &ring) {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-// Every eighth chunk, in the calling warp. The warp that sums the last chunk of a page writes the page's checksum.
+// The chunks of a warp's slots, in the calling warp. The warp that sums the last chunk of a page writes the page's checksum.
 __device__ __forceinline__ void sum_chunks(const char *slots, Ring &ring, u64 *checksums, u32 warp) {
     u32 lane = threadIdx.x & 31;
     for (Place place = {warp, 0};; place.advance(HASH_WARPS)) {
@@ -299,7 +298,7 @@ __device__ __forceinline__ void sum_chunks(const char *slots, Ring &ring, u64 *c
     }
 }
 
-// 320 threads.
+// 416 threads.
 extern "C" __global__ void __launch_bounds__(64 + 32 * HASH_WARPS) page_copy_ring(const Job *jobs, u32 count, u64 *checksums) {
     extern __shared__ __align__(128) char slots[];
     __shared__ Ring ring;

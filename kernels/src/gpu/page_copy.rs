@@ -9,8 +9,8 @@ pub const JOB_BYTES: u64 = 32;
 
 /// The kernel's slots.
 pub(super) const RING_BYTES: u32 = 22 * 4352;
-/// One thread that loads, one that stores, and eight warps that sum.
-const RING_BLOCK: u32 = 2 * 32 + 8 * 32;
+/// One thread that loads, one that stores, and eleven warps that sum.
+const RING_BLOCK: u32 = 2 * 32 + 11 * 32;
 
 /// One page to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

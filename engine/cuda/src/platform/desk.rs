@@ -26,11 +26,12 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(gpu: &Gpu) -> Result<Desk, CudaError> {
+        let stream = Stream::new(gpu, Priority::High)?;
         Ok(Desk {
-            stream: Stream::new(gpu, Priority::High)?,
             up: HostPool::new(gpu, START_BYTES)?,
             down: HostPool::new(gpu, START_BYTES)?,
-            device: DevicePool::new(gpu, START_BYTES as u64)?,
+            device: scratch(gpu, &stream, START_BYTES as u64)?,
+            stream,
             outgrown: Default::default(),
             gpu: 0,
         })
@@ -58,7 +59,7 @@ impl Desk {
             }
         }
         if self.device.span().bytes() < device as u64 {
-            let larger = working(DevicePool::new(gpu, device.next_power_of_two() as u64));
+            let larger = working(scratch(gpu, &self.stream, device.next_power_of_two() as u64));
             self.outgrown.1.push(std::mem::replace(&mut self.device, larger));
         }
         working(gpu.bind());
@@ -113,6 +114,13 @@ impl Desk {
         launch(self.kernels(), self.raw(), jobs.len(), span, span.part(bytes as u64, jobs.len() as u64 * 8), blocks);
         self.wait();
     }
+}
+
+/// Memory of the device, poison until something is written: bulk copies write past tools that look for uninitialised reads.
+fn scratch(gpu: &Gpu, stream: &Stream, bytes: u64) -> Result<DevicePool, CudaError> {
+    let pool = DevicePool::new(gpu, bytes)?;
+    pool.fill(stream.raw(), pool.span(), 0xff)?;
+    Ok(pool)
 }
 
 /// Bytes on the way up, and on the device, that [`Desk::copy`] needs for so many jobs.
