@@ -88,17 +88,20 @@ impl Simulation<'_> {
                 page.content[c] == expected && !torn
             });
             let found = [found[0], found[1] || !has_index];
-            let from_host =
-                usize::from(page.reloaded || page.writers.iter().any(|writer| ![NIL, STEP].contains(writer)));
-            for (component, right) in found.into_iter().enumerate() {
-                wrong.pages[component][from_host] += u64::from(!right);
-            }
-            if found == [true; 2] && position < complete && count == position {
+            if found != [true; 2] {
+                let moved = page.writers.iter().any(|writer| ![NIL, STEP].contains(writer));
+                let from_host = usize::from(page.reloaded || moved);
+                for (component, right) in found.into_iter().enumerate() {
+                    wrong.pages[component][from_host] += u64::from(!right);
+                }
+            } else if position < complete && count == position {
                 page.watchers += 1;
                 count += 1;
             }
         }
-        self.add_lost_races(e, at, run, &mut wrong);
+        if !run.races.is_empty() {
+            self.add_lost_races(e, at, run, &mut wrong);
+        }
         if count > start {
             let watch = &mut self.clients.open_mut(item.request.0).watch[e];
             watch.pages = item.pages.clone();
