@@ -8,6 +8,7 @@ pub(crate) mod compare;
 pub(crate) mod conform;
 pub(crate) mod exposure;
 pub(crate) mod grow;
+pub(crate) mod hits;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod meta;

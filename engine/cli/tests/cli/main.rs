@@ -10,6 +10,7 @@ mod conform;
 mod determinism;
 mod docs;
 mod gpu;
+mod hits;
 mod import;
 mod json;
 mod kvweft;
