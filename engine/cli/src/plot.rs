@@ -57,7 +57,7 @@ const PITCH: f64 = 376.0;
 const FOOT: f64 = 60.0;
 const STYLE: &str = "text{font:13px sans-serif;fill:#222}.small{font-size:11px;fill:#555}.title{font-size:16px}\
     .axis{stroke:#999;fill:none}.grid{stroke:#e4e4e4}.line{fill:none;stroke-width:1.7}\
-    .dots{fill:none;stroke-width:3.5;stroke-linecap:round;stroke-opacity:.55}";
+    .dots{fill:none;stroke-width:3.5;stroke-linecap:round;stroke-opacity:.7}";
 
 /// An axis from 0 to 100.
 pub(crate) fn percents(label: &str) -> Axis<'_> {

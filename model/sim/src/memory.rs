@@ -145,7 +145,7 @@ impl Page {
                 *known = NIL;
             }
         }
-        self.clash &= self.writers != [NIL; 2];
+        self.clash &= self.writers[0] != NIL || self.writers[1] != NIL;
     }
 
     /// Whether anybody is writing a component, KV first.

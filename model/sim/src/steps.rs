@@ -189,7 +189,9 @@ impl Simulation<'_> {
     }
 
     fn end_writes(&mut self, e: usize, item: &StepItem) {
-        for (position, block) in item.pages.iter().enumerate().skip(written_from(item)) {
+        let from = written_from(item);
+        for (offset, block) in item.pages[from..].iter().enumerate() {
+            let position = from + offset;
             let expected = self.clients.expected(item.request, position);
             let tier = &mut self.engines[e].tiers[0];
             let owned = tier.owns(*block);
