@@ -106,6 +106,7 @@ pub const PROFILES: &[File] = files!("profiles/", ".toml";
 /// `matrices/*.toml`: what `kvweft compare` puts side by side, sorted by name.
 pub const MATRICES: &[File] = files!("matrices/", ".toml";
     "case",
+    "handover",
 );
 
 /// `workloads/*.toml`: what `kvweft run` plays, sorted by name.

@@ -3,6 +3,7 @@
 mod compare;
 mod exposure;
 mod gpu;
+mod hits;
 mod import;
 mod run;
 mod simulate;
@@ -16,6 +17,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 pub(crate) use compare::Compare;
 pub(crate) use exposure::Exposure;
 pub(crate) use gpu::{CopyBy, Peer};
+pub(crate) use hits::Hits;
 pub(crate) use import::{Import, LogForm, Redact};
 pub(crate) use run::{Conform, Device, IndexK, Played, Run, Switch};
 pub(crate) use simulate::{Engine as SimulatedEngine, Simulate};
@@ -42,7 +44,7 @@ pub(crate) enum Command {
     /// Check many scenarios with many choices of rules and seeds, or one numbered part of that.
     #[command(after_help = sweep::EXIT_CODES)]
     Sweep(Sweep),
-    /// Put the results of the parts of a sweep together.
+    /// Put the results of the parts of a sweep, or of simulated seeds, together.
     #[command(after_help = sweep::EXIT_CODES)]
     Merge(Merge),
     /// Step through a trace and show what each step changes.
@@ -65,9 +67,12 @@ pub(crate) enum Command {
     /// Show how often a missing rule is seen, by dtype, sessions at once and speed of the link.
     #[command(after_help = exposure::EXIT_CODES)]
     Exposure(Exposure),
+    /// Show what caches of several sizes could reuse of a log, whatever the machine.
+    #[command(after_help = hits::EXIT_CODES)]
+    Hits(Hits),
     /// Turn a log of your own into a workload without any of its text.
     Import(Import),
-    /// Take what was computed from texts out of the event log of a run.
+    /// Take what was computed from texts out of the event log of a run, and names of yours out of a trace.
     Redact(Redact),
     /// Check that the event log of a run can have happened, line by line.
     #[command(after_help = run::CONFORM_EXIT_CODES)]

@@ -15,6 +15,7 @@ mod output;
 mod parallel;
 mod plot;
 mod progress;
+mod results;
 mod share;
 mod table;
 mod typed;
@@ -60,6 +61,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Simulate(simulate) => commands::simulate::run(simulate),
         Command::Compare(compare) => commands::compare::run(compare),
         Command::Exposure(exposure) => commands::exposure::run(exposure),
+        Command::Hits(hits) => commands::hits::run(hits),
         Command::Import(import) => commands::import::run(import),
         Command::Redact(redact) => commands::redact::run(redact),
         Command::Conform(conform) => commands::conform::run(conform),

@@ -1,81 +1,142 @@
-//! Line charts as SVG, the same bytes for the same numbers.
+//! Charts as SVG, the same bytes for the same numbers.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// One line.
+/// How points are drawn.
+#[derive(Clone, Copy)]
+pub(crate) enum Shape {
+    /// Joined, with a dash pattern of SVG; empty for a whole line.
+    Line(&'static str),
+    /// Each by itself. Points that fall onto one place are drawn once.
+    Dots,
+}
+
+/// Points that belong together.
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) color: &'static str,
-    /// A dash pattern of SVG; empty for a whole line.
-    pub(crate) dash: &'static str,
+    pub(crate) shape: Shape,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A chart. The horizontal axis is logarithmic, the vertical one goes from 0 to 100 percent.
+/// One axis.
+pub(crate) struct Axis<'a> {
+    pub(crate) label: &'a str,
+    /// Where it begins and ends; positive where it is logarithmic.
+    pub(crate) range: (f64, f64),
+    pub(crate) logarithmic: bool,
+    /// Numbers at it: where, and how they are written.
+    pub(crate) ticks: Vec<(f64, String)>,
+}
+
+/// Two axes and what is drawn between them.
+pub(crate) struct Panel<'a> {
+    pub(crate) x: Axis<'a>,
+    pub(crate) y: Axis<'a>,
+    pub(crate) series: Vec<Series>,
+}
+
+/// Panels below each other.
 pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,
     /// Said under the title.
     pub(crate) subtitle: &'a str,
-    pub(crate) x_label: &'a str,
-    pub(crate) y_label: &'a str,
-    /// Where the horizontal axis has its numbers; at least two, growing, positive.
-    pub(crate) ticks: &'a [f64],
-    pub(crate) series: &'a [Series],
+    pub(crate) panels: Vec<Panel<'a>>,
 }
 
-const WIDTH: f64 = 920.0;
-const HEIGHT: f64 = 440.0;
+const WIDTH: f64 = 960.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 730.0;
+/// The first panel begins here, and is so high.
 const TOP: f64 = 84.0;
-const BOTTOM: f64 = 380.0;
+const HEIGHT: f64 = 296.0;
+/// From one panel to the next.
+const PITCH: f64 = 376.0;
+/// What lies below the last one.
+const FOOT: f64 = 60.0;
 const STYLE: &str = "text{font:13px sans-serif;fill:#222}.small{font-size:11px;fill:#555}.title{font-size:16px}\
-    .axis{stroke:#999;fill:none}.grid{stroke:#e4e4e4}";
+    .axis{stroke:#999;fill:none}.grid{stroke:#e4e4e4}.line{fill:none;stroke-width:1.7}\
+    .dots{fill:none;stroke-width:3.5;stroke-linecap:round;stroke-opacity:.7}";
+
+/// An axis from 0 to 100.
+pub(crate) fn percents(label: &str) -> Axis<'_> {
+    let ticks = [0.0, 25.0, 50.0, 75.0, 100.0].map(|percent| (percent, format!("{percent:.0} %"))).to_vec();
+    Axis { label, range: (0.0, 100.0), logarithmic: false, ticks }
+}
+
+impl Axis<'_> {
+    /// Where a value stands, from 0 at the begin to 1 at the end.
+    fn share(&self, value: f64) -> f64 {
+        let (first, last) = self.range;
+        if first == last {
+            return 0.0;
+        }
+        if self.logarithmic {
+            (value.ln() - first.ln()) / (last.ln() - first.ln())
+        } else {
+            (value - first) / (last - first)
+        }
+    }
+}
 
 impl Chart<'_> {
-    fn x(&self, value: f64) -> f64 {
-        let (first, last) = (self.ticks[0].ln(), self.ticks[self.ticks.len() - 1].ln());
-        LEFT + (value.ln() - first) / (last - first) * (RIGHT - LEFT)
-    }
-
-    fn y(percent: f64) -> f64 {
-        BOTTOM - percent / 100.0 * (BOTTOM - TOP)
-    }
-
     /// The chart as a document.
     pub(crate) fn svg(&self) -> String {
+        let height = TOP + PITCH * self.panels.len().saturating_sub(1) as f64 + HEIGHT + FOOT;
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\">\n\
-             <style>{STYLE}</style>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"#fff\"/>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\">\n\
+             <style>{STYLE}</style>\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n"
         );
         text(&mut out, "title", LEFT, 28.0, "start", self.title);
         text(&mut out, "small", LEFT, 48.0, "start", self.subtitle);
-        for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
-            let y = Self::y(percent);
-            line(&mut out, "grid", (LEFT, y), (RIGHT, y));
-            text(&mut out, "small", LEFT - 8.0, y + 4.0, "end", &format!("{percent:.0} %"));
-        }
-        for tick in self.ticks {
-            let x = self.x(*tick);
-            line(&mut out, "grid", (x, TOP), (x, BOTTOM));
-            text(&mut out, "small", x, BOTTOM + 18.0, "middle", &tick.to_string());
-        }
-        line(&mut out, "axis", (LEFT, BOTTOM), (RIGHT, BOTTOM));
-        line(&mut out, "axis", (LEFT, TOP), (LEFT, BOTTOM));
-        text(&mut out, "", (LEFT + RIGHT) / 2.0, BOTTOM + 42.0, "middle", self.x_label);
-        text(&mut out, "small", LEFT, TOP - 8.0, "start", self.y_label);
-        for (at, series) in self.series.iter().enumerate() {
-            let points = series.points.iter().map(|(x, y)| (self.x(*x), Self::y(*y)));
-            let path: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            let stroke = format!("stroke=\"{}\" stroke-dasharray=\"{}\"", series.color, series.dash);
-            let _ =
-                writeln!(out, "<polyline fill=\"none\" stroke-width=\"2\" {stroke} points=\"{}\"/>", path.join(" "));
-            let y = TOP + 8.0 + 20.0 * at as f64;
-            let _ =
-                writeln!(out, "<path d=\"M{:.1} {y:.1}h30\" fill=\"none\" stroke-width=\"2\" {stroke}/>", RIGHT + 16.0);
-            text(&mut out, "", RIGHT + 54.0, y + 4.0, "start", &series.name);
+        for (at, panel) in self.panels.iter().enumerate() {
+            panel.draw(&mut out, TOP + PITCH * at as f64);
         }
         out + "</svg>\n"
+    }
+}
+
+impl Panel<'_> {
+    fn draw(&self, out: &mut String, top: f64) {
+        let bottom = top + HEIGHT;
+        let x_of = |value: f64| LEFT + self.x.share(value) * (RIGHT - LEFT);
+        let y_of = |value: f64| bottom - self.y.share(value) * HEIGHT;
+        for (value, words) in &self.y.ticks {
+            let y = y_of(*value);
+            line(out, "grid", (LEFT, y), (RIGHT, y));
+            text(out, "small", LEFT - 8.0, y + 4.0, "end", words);
+        }
+        for (value, words) in &self.x.ticks {
+            let x = x_of(*value);
+            line(out, "grid", (x, top), (x, bottom));
+            text(out, "small", x, bottom + 18.0, "middle", words);
+        }
+        line(out, "axis", (LEFT, bottom), (RIGHT, bottom));
+        line(out, "axis", (LEFT, top), (LEFT, bottom));
+        text(out, "", (LEFT + RIGHT) / 2.0, bottom + 42.0, "middle", self.x.label);
+        text(out, "small", LEFT, top - 8.0, "start", self.y.label);
+        for (at, series) in self.series.iter().enumerate() {
+            let points = series.points.iter().map(|(x, y)| (x_of(*x), y_of(*y)));
+            let y = top + 8.0 + 20.0 * at as f64;
+            let key = RIGHT + 16.0;
+            let (class, dash, path, key) = match series.shape {
+                Shape::Line(dash) => {
+                    let path: Vec<String> = points.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+                    ("line", dash, path.join("L"), format!("{key:.1} {y:.1}h30"))
+                }
+                Shape::Dots => {
+                    let path: BTreeSet<String> = points.map(|(x, y)| format!("{x:.1} {y:.1}h0")).collect();
+                    let path: Vec<String> = path.into_iter().collect();
+                    ("dots", "", path.join("M"), format!("{:.1} {y:.1}h0", key + 15.0))
+                }
+            };
+            let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
+            for path in [path, key] {
+                let _ = writeln!(out, "<path class=\"{class}\" stroke=\"{}\"{dash} d=\"M{path}\"/>", series.color);
+            }
+            text(out, "", RIGHT + 54.0, y + 4.0, "start", &series.name);
+        }
     }
 }
 

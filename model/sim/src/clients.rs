@@ -9,6 +9,7 @@ use crate::prompts::{Chain, Cut};
 use crate::reads::Watch;
 use crate::settings::Arrival;
 use crate::simulation::{Event, Simulation};
+use crate::timeline::{self, Seen};
 use crate::workload::{Workload, mix};
 
 /// How a session ended.
@@ -18,6 +19,20 @@ pub(crate) enum Class {
     Stuck,
     Timeout,
     Error,
+    Left,
+}
+
+impl From<Option<Class>> for timeline::Class {
+    fn from(class: Option<Class>) -> timeline::Class {
+        match class {
+            None => timeline::Class::Ok,
+            Some(Class::Corrupt) => timeline::Class::Corrupt,
+            Some(Class::Stuck) => timeline::Class::Stuck,
+            Some(Class::Timeout) => timeline::Class::Timeout,
+            Some(Class::Error) => timeline::Class::Error,
+            Some(Class::Left) => timeline::Class::Left,
+        }
+    }
 }
 
 /// A session that has begun.
@@ -72,6 +87,10 @@ impl Open {
     fn is_known(&self) -> bool {
         self.in_use || self.answers_owed != 0
     }
+
+    fn seen(&self, now: u64, class: timeline::Class) -> Seen {
+        Seen { asked_ns: self.since, waited_ns: self.first.unwrap_or(now) - self.since, class }
+    }
 }
 
 /// All clients.
@@ -116,6 +135,11 @@ impl Clients {
         (0..self.open.len() as u32).filter(|at| self.open[*at as usize].is_known()).collect()
     }
 
+    /// Requests that nobody has answered.
+    pub(crate) fn seen_open(&self, now: u64) -> impl Iterator<Item = Seen> + '_ {
+        self.open.iter().filter(|open| open.in_use).map(move |open| open.seen(now, timeline::Class::Open))
+    }
+
     /// Whether an engine was told of a request.
     pub(crate) fn is_submitted(&self, request: u32) -> bool {
         self.open[request as usize].submitted
@@ -124,14 +148,14 @@ impl Clients {
     /// What the page at a position of a request must hold.
     pub(crate) fn expected(&self, request: RequestId, position: usize) -> Tag {
         let open = self.open(request);
-        let chain = match &open.own {
-            Some(own) => own.as_slice(),
-            None => self.running[open.running as usize]
-                .chains
-                .get(open.chain as usize)
-                .map_or(&[][..], |chain| &chain.pages),
+        let known = if position >= open.full {
+            open.answer.get(position - open.full)
+        } else if let Some(own) = &open.own {
+            own.get(position)
+        } else {
+            let chains = &self.running[open.running as usize].chains;
+            chains.get(open.chain as usize).and_then(|chain| chain.pages.get(position))
         };
-        let known = if position < open.full { chain.get(position) } else { open.answer.get(position - open.full) };
         match known {
             Some(hash) => tag(hash.0 as u64),
             None => tag(mix(open.serial << 24 ^ position as u64)),
@@ -296,6 +320,9 @@ impl Simulation<'_> {
         if self.settings.timeout_ns > 0 {
             self.at(self.now + self.settings.timeout_ns, Event::GiveUp { request: at, serial });
         }
+        if let Some(time) = self.leaves_at() {
+            self.at(time, Event::Leave { request: at, serial });
+        }
         self.clients.waiting.push_back(at);
         self.feed();
         self.follow(running, request, true);
@@ -340,20 +367,21 @@ impl Simulation<'_> {
         }
     }
 
-    /// The client of a request has waited long enough.
-    pub(crate) fn give_up(&mut self, at: u32, serial: u64) {
+    /// The client of a request goes away.
+    pub(crate) fn give_up(&mut self, at: u32, serial: u64, why: Class) {
         let open = &self.clients.open[at as usize];
         if open.serial != serial || !open.in_use {
             return;
         }
         self.report.requests.aborted += 1;
+        self.report.faults.clients_left += u64::from(why == Class::Left);
         if !open.submitted {
             self.clients.waiting.retain(|other| *other != at);
-            self.request_ended(at, Some(Class::Timeout));
+            self.request_ended(at, Some(why));
             return;
         }
         let hopeless = self.waits_in_vain(at);
-        self.clients.open[at as usize].given_up = Some(if hopeless { Class::Stuck } else { Class::Timeout });
+        self.clients.open[at as usize].given_up = Some(if hopeless { Class::Stuck } else { why });
         let front = self.engines.len() - 1;
         self.unwatch(front, at);
         self.input(front, Input::Abort { request: RequestId(at) });
@@ -450,6 +478,9 @@ impl Simulation<'_> {
     /// A request has ended for its client; what follows it is planned.
     fn request_ended(&mut self, at: u32, class: Option<Class>) {
         let open = &mut self.clients.open[at as usize];
+        if let Some(timeline) = &mut self.timeline {
+            timeline.requests.push(open.seen(self.now, class.into()));
+        }
         open.in_use = false;
         if open.answers_owed != 0 {
             open.own = self.clients.running[open.running as usize]
@@ -485,6 +516,7 @@ impl Simulation<'_> {
             Some(Class::Stuck) => &mut sessions.stuck,
             Some(Class::Timeout) => &mut sessions.timeout,
             Some(Class::Error) => &mut sessions.error,
+            Some(Class::Left) => &mut sessions.left,
         } += 1;
         self.report.requests.not_asked += state.needs.len() as u64 - u64::from(state.asked);
         state.chains = Vec::new();

@@ -35,9 +35,9 @@ fn per_10k(part: u64, whole: u64) -> u64 {
     ((u128::from(part) * 10_000 + u128::from(whole) / 2) / u128::from(whole.max(1))) as u64
 }
 
-/// What a cache without a limit reuses.
-pub fn unlimited(workload: &Workload) -> Hits {
-    Cache::new(workload, u64::MAX).play(workload, 0)
+/// What a cache without a limit reuses; counted from the request `from` on.
+pub fn unlimited(workload: &Workload, from: usize) -> Hits {
+    Cache::new(workload, u64::MAX).play(workload, from)
 }
 
 /// What a cache of so many blocks reuses that drops the least recently used block without a successor; counted from the

@@ -26,11 +26,13 @@ mod settings;
 mod simulation;
 mod steps;
 mod sums;
+pub mod timeline;
 pub mod workload;
 
 pub use profile::{Profile, Quantity};
 pub use report::Report;
 pub use restart::{Before, simulate_after};
-pub use settings::{Arrival, Settings, SettingsError};
-pub use simulation::simulate;
+pub use settings::{Arrival, Faults, Settings, SettingsError};
+pub use simulation::{simulate, simulate_with_timeline};
+pub use timeline::Timeline;
 pub use workload::Workload;

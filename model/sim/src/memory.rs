@@ -53,7 +53,6 @@ pub(crate) struct Page {
     pub(crate) watchers: u16,
     /// Moves that read it.
     pub(crate) readers: u16,
-    pub(crate) owner: Owner,
     /// Two writes of one component were under way at once.
     pub(crate) clash: bool,
     /// Written or freed while moves read it.
@@ -73,7 +72,6 @@ impl Default for Page {
             coming: NIL,
             watchers: 0,
             readers: 0,
-            owner: Owner::Free,
             clash: false,
             disturbed: false,
             reloaded: false,
@@ -85,12 +83,14 @@ impl Default for Page {
 #[derive(Clone, Debug)]
 pub(crate) struct Tier {
     pages: Vec<Page>,
+    /// Of each page. Apart, since adding everything up reads them all and nothing else of a page.
+    owners: Vec<Owner>,
     pub(crate) taken: u32,
 }
 
 impl Tier {
     pub(crate) fn new(pages: u32) -> Tier {
-        Tier { pages: vec![Page::default(); pages as usize], taken: 0 }
+        Tier { pages: vec![Page::default(); pages as usize], owners: vec![Owner::Free; pages as usize], taken: 0 }
     }
 
     pub(crate) fn page(&self, page: PageId) -> &Page {
@@ -105,17 +105,23 @@ impl Tier {
         self.pages.len() as u32
     }
 
-    pub(crate) fn count(&self, which: impl Fn(&Page) -> bool) -> u64 {
-        self.pages.iter().filter(|page| which(page)).count() as u64
+    /// Pages that somebody has.
+    pub(crate) fn owned(&self) -> u64 {
+        self.owners.iter().filter(|owner| **owner != Owner::Free).count() as u64
+    }
+
+    /// Gives a page to somebody else; says who had it.
+    pub(crate) fn give(&mut self, page: PageId, owner: Owner) -> Owner {
+        std::mem::replace(&mut self.owners[page.0 as usize], owner)
+    }
+
+    /// Whether an operation issued for this life of a page may touch it.
+    pub(crate) fn owns(&self, block: BlockRef) -> bool {
+        self.owners[block.page.0 as usize] != Owner::Free && self.page(block.page).generation == block.generation.0
     }
 }
 
 impl Page {
-    /// Whether an operation issued for this life of the page may touch it.
-    pub(crate) fn owned_as(&self, block: BlockRef) -> bool {
-        self.owner != Owner::Free && self.generation == block.generation.0
-    }
-
     /// A write of some components begins, KV first.
     pub(crate) fn begin_write(&mut self, writer: u32, components: [bool; 2]) {
         self.disturbed |= self.readers > 0;
@@ -139,7 +145,7 @@ impl Page {
                 *known = NIL;
             }
         }
-        self.clash &= self.writers != [NIL; 2];
+        self.clash &= self.writers[0] != NIL || self.writers[1] != NIL;
     }
 
     /// Whether anybody is writing a component, KV first.

@@ -28,8 +28,9 @@ pub(crate) struct Move {
     /// When each layer began to be read, and landed.
     pub(crate) begun: Vec<u64>,
     pub(crate) landed: Vec<u64>,
-    /// The time at which the layer under way lands, from its begin.
     pub(crate) done: bool,
+    /// It did not bring what it should.
+    pub(crate) failed: bool,
     /// Runs of neighbouring pages.
     extents: u64,
     /// The step that was writing source pages when they began to be read.
@@ -57,7 +58,19 @@ impl Move {
         };
         let arrives = [Component::Kv, Component::IndexK].map(|component| arrival(parts, component));
         let (begun, landed) = (Vec::new(), Vec::new());
-        Move { what, engine, layer: 0, begun, landed, done: false, extents: 0, racing: None, arrives, users: 0 }
+        Move {
+            what,
+            engine,
+            layer: 0,
+            begun,
+            landed,
+            done: false,
+            failed: false,
+            extents: 0,
+            racing: None,
+            arrives,
+            users: 0,
+        }
     }
 
     pub(crate) fn pairs(&self) -> &[Pair] {
@@ -307,8 +320,9 @@ impl Simulation<'_> {
         let mut last: Option<Pair> = None;
         let (mut racing, mut disturbed) = (false, false);
         for pair in moved.pairs() {
-            let source = self.engines[from].tiers[usize::from(pair.from.tier.0)].page_mut(pair.from.page);
-            self.report.corrupt_reads.foreign_writes += u64::from(!source.owned_as(pair.from));
+            let tier = &mut self.engines[from].tiers[usize::from(pair.from.tier.0)];
+            self.report.corrupt_reads.foreign_writes += u64::from(!tier.owns(pair.from));
+            let source = tier.page_mut(pair.from.page);
             source.readers += 1;
             for (component, moves) in components.into_iter().enumerate() {
                 if moves && source.is_written(component) {
@@ -316,8 +330,9 @@ impl Simulation<'_> {
                     source.disturbed |= source.writers[component] != STEP;
                 }
             }
-            let target = self.engines[to].tiers[usize::from(pair.to.tier.0)].page_mut(pair.to.page);
-            self.report.corrupt_reads.foreign_writes += u64::from(!target.owned_as(pair.to));
+            let tier = &mut self.engines[to].tiers[usize::from(pair.to.tier.0)];
+            self.report.corrupt_reads.foreign_writes += u64::from(!tier.owns(pair.to));
+            let target = tier.page_mut(pair.to.page);
             target.begin_write(id, components);
             target.coming = NIL;
             disturbed |= target.watchers > 0;
@@ -338,7 +353,7 @@ impl Simulation<'_> {
         let stale = self.lost_race(id);
         let moved = &self.moves[id as usize];
         let (from, to) = (moved.engine, moved.target());
-        let arrives = moved.arrives;
+        let (arrives, failed) = (moved.arrives, moved.failed);
         let reload = matches!(&moved.what, What::Copy(op) if op.direction == Direction::Reload);
         let count = moved.pairs().len();
         for at in 0..count {
@@ -352,10 +367,11 @@ impl Simulation<'_> {
                 source.disturbed = false;
             }
             let left = [0, 1].map(|c| left_by(seen[c], arrives[c]));
-            let target = self.engines[to].tiers[usize::from(pair.to.tier.0)].page_mut(pair.to.page);
-            let lost = !target.owned_as(pair.to);
+            let tier = &mut self.engines[to].tiers[usize::from(pair.to.tier.0)];
+            let lost = !tier.owns(pair.to);
+            let target = tier.page_mut(pair.to.page);
             // A write into a page that has another owner by now spoils what that one has written.
-            let left = if lost { left.map(|tag| tag.map(|_| TORN)) } else { left };
+            let left = if lost || failed { left.map(|tag| tag.map(|_| TORN)) } else { left };
             self.report.corrupt_reads.foreign_writes += u64::from(lost);
             target.end_write(id, left);
             target.reloaded = reload && pair.to.tier == Tier::DEVICE;

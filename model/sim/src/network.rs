@@ -99,6 +99,9 @@ impl Simulation<'_> {
             self.report.links.network.busy_ns += self.now - self.network.busy_since;
         }
         self.plan_network();
+        let failed = self.strikes(self.settings.faults.fail_permille);
+        self.report.faults.failed_parts += u64::from(failed);
+        self.moves[id as usize].failed = failed;
         self.end_contents(id);
         let moved = &mut self.moves[id as usize];
         moved.landed = vec![self.now; usize::from(self.engines[moved.engine].layers)];
@@ -111,13 +114,19 @@ impl Simulation<'_> {
         let What::Send(op) = &self.moves[id as usize].what else { return };
         let (transfer, part, room, metadata) = (op.transfer, op.part, op.room, op.metadata);
         self.finish_move(id);
-        if let (PartKind::Metadata, Some(slot)) = (part.kind, metadata) {
+        if let (PartKind::Metadata, Some(slot), false) = (part.kind, metadata, failed) {
             self.input(1 - e, Input::Metadata { slot, room });
         }
-        self.input(e, Input::Completed { transfer, part, outcome: Outcome::Done });
+        let outcome = if failed { Outcome::Failed } else { Outcome::Done };
+        self.input(e, Input::Completed { transfer, part, outcome });
     }
 
     pub(crate) fn queue_message(&mut self, e: usize, message: Message) {
+        if self.strikes(self.settings.faults.lose_permille) {
+            self.report.faults.lost_messages += 1;
+            self.engines[e].manager.recycle(Effect::Message(message));
+            return;
+        }
         self.links[1 - e].push_back(message);
         self.at(self.now + self.costs.message_ns, Event::Deliver { engine: 1 - e as u8 });
     }

@@ -80,7 +80,9 @@ impl Simulation<'_> {
         let complete = (item.first_token / self.page_tokens) as usize;
         let start = self.watched(e, item);
         let mut count = start;
-        for (position, block) in item.pages.iter().enumerate().take(item.read as usize).skip(start) {
+        let read = item.pages.len().min(item.read as usize);
+        for (offset, block) in item.pages.get(start..read).unwrap_or_default().iter().enumerate() {
+            let position = start + offset;
             let expected: Tag = self.clients.expected(item.request, position);
             let page = self.engines[e].tiers[0].page_mut(block.page);
             let found = [0, 1].map(|c| {
@@ -88,17 +90,20 @@ impl Simulation<'_> {
                 page.content[c] == expected && !torn
             });
             let found = [found[0], found[1] || !has_index];
-            let from_host =
-                usize::from(page.reloaded || page.writers.iter().any(|writer| ![NIL, STEP].contains(writer)));
-            for (component, right) in found.into_iter().enumerate() {
-                wrong.pages[component][from_host] += u64::from(!right);
-            }
-            if found == [true; 2] && position < complete && count == position {
+            if !(found[0] && found[1]) {
+                let moved = page.writers.iter().any(|writer| ![NIL, STEP].contains(writer));
+                let from_host = usize::from(page.reloaded || moved);
+                for (component, right) in found.into_iter().enumerate() {
+                    wrong.pages[component][from_host] += u64::from(!right);
+                }
+            } else if position < complete && count == position {
                 page.watchers += 1;
                 count += 1;
             }
         }
-        self.add_lost_races(e, at, run, &mut wrong);
+        if !run.races.is_empty() {
+            self.add_lost_races(e, at, run, &mut wrong);
+        }
         if count > start {
             let watch = &mut self.clients.open_mut(item.request.0).watch[e];
             watch.pages = item.pages.clone();

@@ -28,6 +28,8 @@ pub struct Report {
     pub stuck: Stuck,
     /// What did not add up.
     pub conservation: Conservation,
+    /// What was made to go wrong.
+    pub faults: Injected,
     /// Reads that came before the reload they needed.
     pub lost_races: LostRaces,
     /// From the first arrival to the last event, in nanoseconds.
@@ -53,8 +55,21 @@ pub struct Sessions {
     pub timeout: u64,
     /// A request failed or was refused.
     pub error: u64,
+    /// A client was made to go away of its own accord.
+    pub left: u64,
     /// Not over when the run ended.
     pub open: u64,
+}
+
+/// Faults that befell something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Injected {
+    /// Messages between the engines that were lost.
+    pub lost_messages: u64,
+    /// Parts of transfers that failed.
+    pub failed_parts: u64,
+    /// Requests whose client went away of its own accord.
+    pub clients_left: u64,
 }
 
 /// Requests.
@@ -78,6 +93,13 @@ pub struct Requests {
     pub decodes_peak: u64,
     /// Requests open at once, at most.
     pub open_peak: u64,
+}
+
+impl Sessions {
+    /// Whether every session went well, but for those that were made to end.
+    pub fn all_ok(&self) -> bool {
+        self.ok + self.left == self.total
+    }
 }
 
 /// Tokens.

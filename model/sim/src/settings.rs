@@ -1,5 +1,7 @@
 //! What is fixed about a run.
 
+use serde::Serialize;
+
 use kvweft_core::{AllocationOrder, Config, Geometry, Role, RuleSet, WritePolicy};
 
 use crate::profile::Profile;
@@ -12,6 +14,19 @@ pub enum Arrival {
     Open,
     /// So many run at once; the next one starts when one ends.
     Closed(u32),
+}
+
+/// What is made to go wrong by chance, each of a thousand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Faults {
+    /// Messages between the engines that are lost.
+    pub lose_permille: u32,
+    /// Parts of transfers that fail at their end: whatever they wrote is torn.
+    pub fail_permille: u32,
+    /// Requests whose client goes away of its own accord.
+    pub leave_permille: u32,
+    /// It does so at any time up to this, from when it asked, in nanoseconds.
+    pub leave_ns: u64,
 }
 
 /// What is fixed about a run, beside its workload.
@@ -51,7 +66,9 @@ pub struct Settings {
     pub timeout_ns: u64,
     /// An engine gives a wait for its peer up after so long, in nanoseconds.
     pub deadline_ns: u64,
-    /// Decides what is left to chance: the jitter of the profile.
+    /// What is made to go wrong.
+    pub faults: Faults,
+    /// Decides what is left to chance: the jitter of the profile, and faults.
     pub seed: u64,
 }
 
@@ -105,6 +122,7 @@ impl Settings {
             think: true,
             timeout_ns: 0,
             deadline_ns: 300_000_000_000,
+            faults: Faults::default(),
             seed: 1,
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use kvweft_core::{BlockHash, CopyOp, Direction, Effect, Input, Message, Move, MoveKind, StepItem, StepKind, Timer};
 
-use crate::clients::Clients;
+use crate::clients::{Class, Clients};
 use crate::engine::Engine;
 use crate::memory::{Owner, POISON};
 use crate::moves::{Move as Moved, What};
@@ -14,6 +14,7 @@ use crate::profile::Costs;
 use crate::random::Random;
 use crate::report::{Percentiles, Report};
 use crate::settings::{Settings, SettingsError};
+use crate::timeline::Timeline;
 use crate::workload::Workload;
 
 /// Everything is added up once in so many events.
@@ -41,6 +42,8 @@ pub(crate) enum Event {
     Ask { running: u32, request: u32 },
     /// A client has waited long enough.
     GiveUp { request: u32, serial: u64 },
+    /// A client goes away of its own accord.
+    Leave { request: u32, serial: u64 },
     /// An engine has waited long enough.
     Deadline { engine: u8, timer: Timer },
 }
@@ -59,6 +62,8 @@ pub(crate) struct Simulation<'w> {
     /// When anything but a deadline or a message happened last.
     moved_at: u64,
     random: Random,
+    /// Apart, so that faults change nothing but what they do.
+    misfortune: Random,
     pub(crate) engines: Vec<Engine>,
     pub(crate) moves: Vec<Moved>,
     pub(crate) unused_moves: Vec<u32>,
@@ -79,6 +84,7 @@ pub(crate) struct Simulation<'w> {
     pub(crate) ended: u64,
     pub(crate) bytes_begun: u64,
     pub(crate) bytes_ended: u64,
+    pub(crate) timeline: Option<Timeline>,
 }
 
 /// Plays a workload to its end: until nothing can happen any more.
@@ -91,6 +97,22 @@ pub fn simulate(workload: &Workload, settings: &Settings) -> Result<Report, Sett
     run.start_clients();
     while run.step() {}
     Ok(run.close())
+}
+
+/// The same, and what happened when.
+///
+/// # Errors
+/// If it cannot begin.
+pub fn simulate_with_timeline(workload: &Workload, settings: &Settings) -> Result<(Report, Timeline), SettingsError> {
+    settings.check(workload)?;
+    let mut run = Simulation::new(workload, settings);
+    run.timeline = Some(Timeline::new(&run.engines));
+    run.start_clients();
+    while run.step() {}
+    let mut timeline = run.timeline.take().expect("it was put there");
+    timeline.advance(run.now + 1, &run.engines);
+    timeline.requests.extend(run.clients.seen_open(run.now));
+    Ok((run.close(), timeline))
 }
 
 impl<'w> Simulation<'w> {
@@ -109,6 +131,7 @@ impl<'w> Simulation<'w> {
             planned: 0,
             moved_at: 0,
             random: Random::new(settings.seed),
+            misfortune: Random::new(!settings.seed),
             engines: settings.configs().into_iter().map(Engine::new).collect(),
             moves: Vec::new(),
             unused_moves: Vec::new(),
@@ -127,6 +150,7 @@ impl<'w> Simulation<'w> {
             ended: 0,
             bytes_begun: 0,
             bytes_ended: 0,
+            timeline: None,
         }
     }
 
@@ -142,8 +166,22 @@ impl<'w> Simulation<'w> {
         if by == 0 { took } else { took - by + self.random.below(2 * by + 1) }
     }
 
+    /// Whether a fault that befalls so many of a thousand befalls this one.
+    pub(crate) fn strikes(&mut self, permille: u32) -> bool {
+        permille > 0 && self.misfortune.below(1000) < u64::from(permille)
+    }
+
+    /// When a client goes away of its own accord, if it does.
+    pub(crate) fn leaves_at(&mut self) -> Option<u64> {
+        let faults = self.settings.faults;
+        self.strikes(faults.leave_permille).then(|| self.now + self.misfortune.below(faults.leave_ns + 1))
+    }
+
     pub(crate) fn step(&mut self) -> bool {
         let Some(Reverse((time, _, event))) = self.queue.pop() else { return false };
+        if let Some(timeline) = &mut self.timeline {
+            timeline.advance(time, &self.engines);
+        }
         self.report.conservation.clock += u64::from(time < self.now);
         self.now = self.now.max(time);
         self.report.events += 1;
@@ -178,7 +216,8 @@ impl<'w> Simulation<'w> {
             Event::Deliver { engine } => self.deliver(usize::from(engine)),
             Event::Arrive => self.arrived(),
             Event::Ask { running, request } => self.ask(running, request),
-            Event::GiveUp { request, serial } => self.give_up(request, serial),
+            Event::GiveUp { request, serial } => self.give_up(request, serial, Class::Timeout),
+            Event::Leave { request, serial } => self.give_up(request, serial, Class::Left),
             Event::Deadline { engine, timer } => {
                 if let Some(at) = self.armed.iter().position(|armed| *armed == (engine, timer)) {
                     self.armed.swap_remove(at);
@@ -290,24 +329,27 @@ impl<'w> Simulation<'w> {
         let mut disturbed = false;
         for block in &moved.pages {
             let tier = &mut self.engines[e].tiers[usize::from(block.tier.0)];
-            let page = tier.page_mut(block.page);
             match moved.what {
                 MoveKind::Take => {
-                    self.report.conservation.pages += u64::from(page.owner != Owner::Free);
-                    page.owner = Owner::Taken;
+                    let before = tier.give(block.page, Owner::Taken);
+                    self.report.conservation.pages += u64::from(before != Owner::Free);
+                    let page = tier.page_mut(block.page);
                     page.generation = block.generation.0;
                     tier.taken += 1;
                 }
                 MoveKind::Free => {
-                    self.report.conservation.pages += u64::from(page.owner == Owner::Free);
-                    page.owner = Owner::Free;
+                    let before = tier.give(block.page, Owner::Free);
+                    self.report.conservation.pages += u64::from(before == Owner::Free);
+                    let page = tier.page_mut(block.page);
                     // Whoever still reads it reads what any new owner may have written.
                     page.content = [POISON; 2];
                     page.disturbed |= page.readers > 0;
                     disturbed |= page.watchers > 0;
                     tier.taken = tier.taken.saturating_sub(1);
                 }
-                MoveKind::Drain => page.owner = Owner::Draining,
+                MoveKind::Drain => {
+                    tier.give(block.page, Owner::Draining);
+                }
                 MoveKind::Publish => return,
             }
         }
@@ -319,16 +361,18 @@ impl<'w> Simulation<'w> {
     /// A request's part of a step has ended.
     pub(crate) fn item_ended(&mut self, e: usize, item: &StepItem) {
         let front = self.engines.len() - 1;
-        if e != front || self.engines[e].manager.live_life(item.request) != Some(item.life) {
-            return;
-        }
         let open = self.clients.open(item.request);
         let end = item.first_token + item.tokens;
-        let (prompt, all) = (open.prompt_tokens, open.prompt_tokens + open.decoded);
-        if item.kind == StepKind::Prefill && end >= prompt {
+        let first = item.kind == StepKind::Prefill && end >= open.prompt_tokens;
+        let last = end >= open.prompt_tokens + open.decoded;
+        // Most tokens are neither, so that is asked first.
+        if !(first || last) || e != front || self.engines[e].manager.live_life(item.request) != Some(item.life) {
+            return;
+        }
+        if first {
             self.first_token(item.request.0);
         }
-        if end >= all {
+        if last {
             self.finish(item.request.0);
         }
     }
@@ -343,7 +387,7 @@ impl<'w> Simulation<'w> {
         self.report.end_to_end_ns = Percentiles::of(&mut self.end_to_end);
         self.report.lost_races.behind_ns = Percentiles::of(&mut self.behind);
         let sessions = &mut self.report.sessions;
-        let over = sessions.ok + sessions.corrupt + sessions.stuck + sessions.timeout + sessions.error;
+        let over = sessions.ok + sessions.corrupt + sessions.stuck + sessions.timeout + sessions.error + sessions.left;
         sessions.open = sessions.total - over;
         // With nothing left to happen, what is open waits in vain.
         self.report

@@ -189,10 +189,14 @@ impl Simulation<'_> {
     }
 
     fn end_writes(&mut self, e: usize, item: &StepItem) {
-        for (position, block) in item.pages.iter().enumerate().skip(written_from(item)) {
+        let from = written_from(item);
+        for (offset, block) in item.pages[from..].iter().enumerate() {
+            let position = from + offset;
             let expected = self.clients.expected(item.request, position);
-            let page = self.engines[e].tiers[0].page_mut(block.page);
-            if page.owned_as(*block) {
+            let tier = &mut self.engines[e].tiers[0];
+            let owned = tier.owns(*block);
+            let page = tier.page_mut(block.page);
+            if owned {
                 page.end_write(STEP, [Some(expected), Some(expected)]);
                 page.reloaded = false;
             } else if page.generation != block.generation.0 && page.content[0] != POISON {

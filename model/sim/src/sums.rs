@@ -3,7 +3,6 @@
 use kvweft_core::machine::request::RequestState;
 use kvweft_core::{Message, RequestId};
 
-use crate::memory::Owner;
 use crate::simulation::Simulation;
 
 impl Simulation<'_> {
@@ -18,7 +17,7 @@ impl Simulation<'_> {
             let accounts = engine.manager.accounts();
             for (t, tier) in engine.tiers.iter().enumerate() {
                 let pages = accounts.pages[t];
-                let owned = tier.count(|page| page.owner != Owner::Free);
+                let owned = tier.owned();
                 let sums = pages[0] == accounts.free_listed[t]
                     && pages.iter().sum::<u32>() == tier.len()
                     && u64::from(tier.len() - pages[0]) == owned

@@ -35,7 +35,7 @@ fn a_cache_without_a_limit_reuses_what_is_known_of_the_public_logs() {
         [("mooncake_conversation_trace.jsonl", 3664, 3736), ("mooncake_synthetic_trace.jsonl", 6396, 6512)]
     {
         let Some(path) = whole(name) else { continue };
-        let hits = unlimited(&read(&path));
+        let hits = unlimited(&read(&path), 0);
         assert_eq!((hits.blocks_per_10k(), hits.tokens_per_10k()), (blocks, tokens), "{name}: {hits:?}");
     }
 }

@@ -4,8 +4,11 @@ mod common;
 
 use common::{agents, bf16, profile, settings, small, when_dropping};
 use kvweft_core::{Rule, Site};
+use kvweft_sim::timeline::Class;
 use kvweft_sim::workload::{Form, Synthetic, Workload};
-use kvweft_sim::{Arrival, Before, Profile, Report, Settings, simulate, simulate_after};
+use kvweft_sim::{
+    Arrival, Before, Faults, Profile, Report, Settings, simulate, simulate_after, simulate_with_timeline,
+};
 
 #[test]
 fn with_every_rule_kept_every_session_is_ok_and_everything_adds_up() {
@@ -240,4 +243,85 @@ fn links_are_busy_for_as_long_as_their_bytes_take() {
     };
     assert!(longer(&|profile| profile.both_ways_percent.value = 10));
     assert!(longer(&|profile| profile.copy_extent_ns.value = 1_000_000));
+}
+
+#[test]
+fn a_timeline_changes_nothing_and_has_every_request_and_few_samples() {
+    for (split, timeout_ms) in [(false, 0), (true, 500)] {
+        let mut settings = settings(split);
+        settings.timeout_ns = timeout_ms * 1_000_000;
+        let workload = agents();
+        let (report, timeline) = simulate_with_timeline(&workload, &settings).expect("it can begin");
+        assert_eq!(report, simulate(&workload, &settings).expect("it can begin"));
+        assert_eq!(timeline.requests.len() as u64, report.requests.submitted);
+        let of = |class| timeline.requests.iter().filter(|request| request.class == class).count() as u64;
+        assert_eq!(of(Class::Ok), report.requests.finished);
+        assert_eq!(of(Class::Timeout), report.sessions.timeout);
+        assert_eq!(of(Class::Timeout) > 0, timeout_ms > 0);
+        let names: Vec<&str> = timeline.pools.iter().map(|pool| pool.name).collect();
+        assert_eq!(names, if split { vec!["device", "host", "decode"] } else { vec!["device", "host"] });
+        for pool in &timeline.pools {
+            let samples = pool.taken.len() as u64;
+            assert!((500..2_000).contains(&samples), "{samples} samples");
+            assert_eq!(samples, report.elapsed_ns / timeline.interval_ns + 1, "they reach to the end");
+            assert!(pool.taken.iter().all(|taken| *taken <= pool.pages));
+        }
+        assert!(timeline.pools[0].taken.iter().any(|taken| *taken > 190), "the device pool is too small for all");
+    }
+}
+
+/// A prefill and a decode engine behind a slow network, whose deadlines pass soon; nothing but faults is left to chance.
+fn faulty(faults: Faults) -> Settings {
+    let mut settings = Settings { faults, deadline_ns: 2_000_000_000, ..settings(true) };
+    settings.profile.network_mb_per_s.value = 100;
+    settings.profile.jitter_permille.value = 0;
+    settings
+}
+
+#[test]
+fn faults_befall_so_many_and_spoil_no_byte_while_every_rule_is_kept() {
+    let none = Faults::default();
+    let table = [
+        Faults { lose_permille: 20, ..none },
+        Faults { fail_permille: 20, ..none },
+        Faults { leave_permille: 100, leave_ns: 400_000_000, ..none },
+        Faults { lose_permille: 10, fail_permille: 10, leave_permille: 50, leave_ns: 400_000_000 },
+    ];
+    for faults in table {
+        let report = simulate(&agents(), &faulty(faults)).expect("it can begin");
+        let struck = [report.faults.lost_messages, report.faults.failed_parts, report.faults.clients_left];
+        let wanted = [faults.lose_permille, faults.fail_permille, faults.leave_permille];
+        assert_eq!(struck.map(|count| count > 0), wanted.map(|permille| permille > 0), "{faults:?}: {report:?}");
+        let sessions = report.sessions;
+        // A lost message is found out, and costs time alone.
+        let only_lost = wanted[1..] == [0, 0];
+        assert!(sessions.ok > 0 && (sessions.ok == sessions.total) == only_lost, "{faults:?}: {sessions:?}");
+        assert_eq!([sessions.corrupt, sessions.stuck, sessions.open], [0; 3], "{faults:?}: {report:?}");
+        assert_eq!(report.stuck, Default::default(), "{faults:?}");
+        assert!(report.conservation.holds(), "{faults:?}: {:?}", report.conservation);
+        assert_eq!(report, simulate(&agents(), &faulty(faults)).expect("it can begin"));
+        let other = Settings { seed: 2, ..faulty(faults) };
+        assert_ne!(report, simulate(&agents(), &other).expect("it can begin"), "{faults:?}");
+    }
+}
+
+#[test]
+fn a_fault_shows_what_a_dropped_rule_of_the_handover_leaves_behind() {
+    let none = Faults::default();
+    let leave = Faults { leave_permille: 300, leave_ns: 400_000_000, ..none };
+    let lose = Faults { lose_permille: 20, ..none };
+    type Seen = fn(&Report) -> u64;
+    let table: [(Rule, Site, Faults, Seen); 3] = [
+        (Rule::HoldUntilDrained, Site::Abort, leave, |report| {
+            report.corrupt_reads.foreign_writes + report.corrupt_reads.requests
+        }),
+        (Rule::FailureReachesPeer, Site::DecodeAbort, leave, |report| report.stuck.leaked_pages[0]),
+        (Rule::LostStatusRecovers, Site::Receive, lose, |report| report.sessions.total - report.sessions.ok),
+    ];
+    for (rule, site, faults, seen) in table {
+        let at = rule.at(site);
+        assert_eq!(seen(&simulate(&agents(), &faulty(faults)).expect("it can begin")), 0, "{at}");
+        assert!(seen(&when_dropping(at, &faulty(faults))) > 0, "{at}: {:?}", when_dropping(at, &faulty(faults)));
+        assert_eq!(seen(&when_dropping(at, &faulty(none))), 0, "{at} shows without a fault");
+    }
 }

@@ -12,6 +12,10 @@ pub(crate) struct Import {
     /// What the log is; docs/import.md says what is read of it.
     #[arg(long, value_name = "FORM")]
     pub(crate) format: LogForm,
+    /// Call blocks by their hashes under this secret text, so that logs imported apart share what they share. Without it blocks
+    /// are numbered, and nobody can say what other log has them.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) salt: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,7 +30,7 @@ pub(crate) enum LogForm {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Redact {
-    /// The event log of a run: events.jsonl.
+    /// The event log of a run (events.jsonl), or a trace.
     #[arg(value_name = "LOG")]
     pub(crate) log: PathBuf,
 }

@@ -1,11 +1,13 @@
 //! The arguments of `kvweft simulate`.
 
 use std::num::NonZeroU16;
+use std::path::PathBuf;
+
+use kvweft_check::sweep::Shard;
 
 use super::{Format, IndexK, Switch};
 
-pub(super) const EXIT_CODES: &str =
-    "Exit codes: 0 if every session is ok and everything adds up, 1 if not, 2 for bad input.";
+pub(super) const EXIT_CODES: &str = "Exit codes: 0 if every session is ok, everything adds up and nothing is stuck or leaked, 1 if not, 2 for bad input.";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Simulate {
@@ -21,6 +23,8 @@ pub(crate) struct Simulate {
     #[command(flatten)]
     pub(crate) clients: Clients,
     #[command(flatten)]
+    pub(crate) faults: Faults,
+    #[command(flatten)]
     pub(crate) agents: Agents,
     /// Decides what is left to chance.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -28,6 +32,16 @@ pub(crate) struct Simulate {
     /// So many runs, with seeds from --seed on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) seeds: u32,
+    /// Draw first tokens and pools over virtual time to this file, as SVG; with several seeds, those of the first.
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Write each seed as a line of JSON to this file, which `kvweft merge` takes, in place of standard output. It appears when
+    /// all of them are there.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Simulate only the K-th of N parts of the seeds, counted from 1.
+    #[arg(long, value_name = "K/N", requires = "out", value_parser = super::sweep::shard)]
+    pub(crate) shard: Option<Shard>,
     /// Worker threads for several seeds. Changes nothing but the speed. The default is one a core.
     #[arg(long, value_name = "N", value_parser = super::threads)]
     pub(crate) threads: Option<NonZeroU16>,
@@ -95,6 +109,24 @@ pub(crate) struct Clients {
     /// A client goes away after so long; 0 for never.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
     pub(crate) timeout_ms: u64,
+}
+
+/// What is made to go wrong.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Faults, by chance as the seed decides")]
+pub(crate) struct Faults {
+    /// Of a thousand messages between the engines, so many are lost, with --split.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "split", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) lose_permille: u32,
+    /// Of a thousand parts of transfers between the engines, so many fail when they should be done, with --split.
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "split", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) fail_permille: u32,
+    /// The clients of so many of a thousand requests go away of their own accord.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) leave_permille: u32,
+    /// They do so at any time up to this, from when they asked.
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
+    pub(crate) leave_ms: u64,
 }
 
 /// Agents that do not exist.

@@ -54,7 +54,7 @@ pub(crate) struct Sweep {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Merge {
-    /// Results of shards of one sweep, in any order; merged results too.
+    /// Results of shards of one sweep, or of the seeds of one simulation, in any order; merged results too.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Write the results to this file in place of standard output.
@@ -62,7 +62,7 @@ pub(crate) struct Merge {
     pub(crate) out: Option<PathBuf>,
 }
 
-fn shard(text: &str) -> Result<Shard, String> {
+pub(super) fn shard(text: &str) -> Result<Shard, String> {
     let numbers = text.split_once('/').and_then(|(k, n)| Some((k.parse::<u64>().ok()?, n.parse::<u64>().ok()?)));
     match numbers {
         Some((k, n)) if (1..=n).contains(&k) && n <= 1_000_000 => Ok(Shard { index: k - 1, count: n }),

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::json::print;
 use crate::output;
 use crate::parallel::in_parallel;
-use crate::plot::{Chart, Series};
+use crate::plot::{Axis, Chart, Panel, Series, Shape, percents};
 use crate::share::Share;
 use crate::table::table;
 
@@ -199,17 +199,18 @@ fn chart(exposure: &matrix::Exposure, points: &[Point]) -> String {
             let of_line = |point: &&Point| point.index_k == *index_k && point.concurrency == *concurrency;
             let points = points.iter().filter(of_line);
             let points = points.map(|point| (point.load_mb_per_s as f64, point.corrupt().value() * 100.0)).collect();
-            series.push(Series { name: format!("{index_k}, {concurrency} at once"), color, dash, points });
+            let name = format!("{index_k}, {concurrency} at once");
+            series.push(Series { name, color, shape: Shape::Line(dash), points });
         }
     }
-    let ticks: Vec<f64> = exposure.load_mb_per_s.iter().map(|speed| *speed as f64).collect();
-    let chart = Chart {
+    let ticks: Vec<(f64, String)> =
+        exposure.load_mb_per_s.iter().map(|speed| (*speed as f64, speed.to_string())).collect();
+    let speeds =
+        Axis { label: "host to device, MB/s", range: (ticks[0].0, ticks[ticks.len() - 1].0), logarithmic: true, ticks };
+    Chart {
         title: &format!("{} dropped", exposure.drop),
         subtitle: LABEL,
-        x_label: "host to device, MB/s",
-        y_label: "sessions that read wrong bytes",
-        ticks: &ticks,
-        series: &series,
-    };
-    chart.svg()
+        panels: vec![Panel { x: speeds, y: percents("sessions that read wrong bytes"), series }],
+    }
+    .svg()
 }

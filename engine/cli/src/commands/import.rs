@@ -1,9 +1,10 @@
 //! `kvweft import`: somebody's own log as a workload without any of its text.
 //!
-//! A block becomes a number, in the order in which blocks are first seen; so do requests and sessions. Nothing else of the log
-//! is written but times and numbers of tokens.
+//! A block becomes a hash under a salt, or a number in the order in which blocks are first seen; so do requests and sessions.
+//! Nothing else of the log is written but times and numbers of tokens.
 
 mod dynamo;
+mod names;
 mod openai;
 mod vllm;
 
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
+use self::names::{Blocks, SALT_BYTES_MIN, Salt};
 use crate::args::{self, LogForm};
 use crate::failure::Failure;
 use crate::output;
@@ -37,24 +39,6 @@ struct Log {
     notes: Vec<String>,
 }
 
-/// Numbers for blocks: one for each content behind the same blocks.
-#[derive(Default)]
-struct Numbers {
-    known: HashMap<(Option<u64>, Vec<u8>), u64>,
-}
-
-impl Numbers {
-    /// The numbers of blocks that follow each other from the start of a prompt.
-    fn of<'a>(&mut self, blocks: impl IntoIterator<Item = &'a [u8]>) -> Vec<u64> {
-        let mut numbers: Vec<u64> = Vec::new();
-        for block in blocks {
-            let fresh = self.known.len() as u64;
-            numbers.push(*self.known.entry((numbers.last().copied(), block.to_vec())).or_insert(fresh));
-        }
-        numbers
-    }
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &args::Import) -> Result<ExitCode, Failure> {
     let path = &args.log;
@@ -64,35 +48,45 @@ pub(crate) fn run(args: &args::Import) -> Result<ExitCode, Failure> {
         LogForm::OpenaiJsonl => openai::read,
         LogForm::VllmEvents => vllm::read,
     };
-    let mut log = read(&text).map_err(|(line, message)| Failure::Trace { path: path.clone(), line, message })?;
+    let salt = args.salt.as_deref().map(salt).transpose()?;
+    let read = read(&text, Blocks::new(salt));
+    let mut log = read.map_err(|(line, message)| Failure::Trace { path: path.clone(), line, message })?;
     if log.requests.is_empty() {
         let why = "it holds no request of this form\nhelp: docs/import.md says what is read".to_owned();
         return Err(Failure::File { path: path.clone(), why });
     }
     log.requests.sort_by_key(|request| request.at_ms);
     log.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
-    output::result(&rows(&log))?;
+    output::result(&rows(&log, salt))?;
     Ok(ExitCode::SUCCESS)
 }
 
+fn salt(text: &str) -> Result<Salt, Failure> {
+    if text.len() < SALT_BYTES_MIN {
+        let why = format!(
+            "expected at least {SALT_BYTES_MIN} bytes, got {}\nhelp: take them from chance, for instance `openssl rand -hex 16`, \
+             and keep them to yourself",
+            text.len()
+        );
+        return Err(Failure::Option { option: "salt".to_owned(), why });
+    }
+    Ok(Salt::new(text))
+}
+
 /// The requests as AgenticMooncake v2, times from the first one on.
-fn rows(log: &Log) -> String {
+fn rows(log: &Log, salt: Option<Salt>) -> String {
     let start = log.requests.first().map_or(0, |request| request.at_ms);
-    let mut sessions: HashMap<&str, (usize, usize)> = HashMap::new();
-    let mut count = 0;
+    let names = names::named(&log.requests, salt);
+    // The last request of each session so far.
+    let mut last: HashMap<u64, usize> = HashMap::new();
     let mut out = String::new();
-    for (at, request) in log.requests.iter().enumerate() {
-        let before = request.session.as_deref().and_then(|name| sessions.get(name)).copied();
-        let session = before.map_or(count, |(session, _)| session);
-        count += usize::from(before.is_none());
-        if let Some(name) = request.session.as_deref() {
-            sessions.insert(name, (session, at));
-        }
+    for (at, (request, name)) in log.requests.iter().zip(&names).enumerate() {
+        let before = last.insert(name.session, at);
         let dependencies: Vec<Value> =
-            before.map(|(_, other)| dependency(&log.requests[other], other, request)).into_iter().collect();
+            before.map(|other| dependency(&log.requests[other], names[other].request, request)).into_iter().collect();
         let row = json!({
-            "request_id": at,
-            "session_id": session,
+            "request_id": name.request,
+            "session_id": name.session,
             "block_size": log.block_tokens,
             "input_length": request.input_tokens,
             "output_length": request.output_tokens,
@@ -107,12 +101,12 @@ fn rows(log: &Log) -> String {
 }
 
 /// It waits for the end of the request before it where that is known, else for its start.
-fn dependency(before: &Asked, number: usize, request: &Asked) -> Value {
+fn dependency(before: &Asked, name: u64, request: &Asked) -> Value {
     let (trigger, since) = match before.end_ms.filter(|end| *end <= request.at_ms) {
         Some(end) => ("completion", end),
         None => ("dispatch", before.at_ms),
     };
-    json!({ "request_id": number, "trigger": trigger, "delay_ms": request.at_ms - since, "relation": "sequence" })
+    json!({ "request_id": name, "trigger": trigger, "delay_ms": request.at_ms - since, "relation": "sequence" })
 }
 
 /// Every line that is not empty as JSON, with its number from 1.

@@ -9,6 +9,7 @@ pub(crate) mod conform;
 pub(crate) mod exposure;
 mod gpus;
 pub(crate) mod grow;
+pub(crate) mod hits;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod meta;

@@ -1,4 +1,7 @@
-//! `kvweft redact`: an event log without the hashes and checksums that were computed from somebody's text.
+//! `kvweft redact`: an event log without the hashes and checksums that were computed from somebody's text, and a trace without
+//! somebody's names.
+
+mod trace;
 
 use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;
@@ -15,10 +18,16 @@ pub(crate) fn run(args: &args::Redact) -> Result<ExitCode, Failure> {
     let path = &args.log;
     let text = std::fs::read_to_string(path).map_err(|error| Failure::io(path, "read the log", &error))?;
     let first = text.lines().next().unwrap_or_default();
+    if first.starts_with("kvweft-trace") {
+        output::result(&trace::redacted(path, &text)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let header: serde_json::Value = serde_json::from_str(first).unwrap_or_default();
     if header["event"] != "run" {
         let message =
-            "it does not begin as an event log\nhelp: `kvweft run --out DIR` writes DIR/events.jsonl".to_owned();
+            "it begins neither as an event log nor as a trace\nhelp: `kvweft run --out DIR` writes DIR/events.jsonl, `kvweft check --out DIR` \
+             writes traces"
+                .to_owned();
         return Err(Failure::Trace { path: path.clone(), line: 1, message });
     }
     let mut out = redacted(&text);

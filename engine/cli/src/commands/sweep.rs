@@ -1,7 +1,6 @@
 //! `kvweft sweep` and `kvweft merge`. Results are lines of JSON: a header that says what is swept, then one line a cell.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
 
 use kvweft_check::explore::Options;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use crate::args;
 use crate::commands::bounded::walks;
 use crate::failure::Failure;
+use crate::results::Results;
 use crate::{input, json, output};
 
 /// Runs `kvweft sweep`.
@@ -105,90 +105,4 @@ fn line(cell: &Cell) -> Value {
         "steps": cell.steps,
         "unexpected": cell.unexpected,
     })
-}
-
-/// The results of some cells of a sweep.
-struct Results {
-    header: Value,
-    cells: BTreeMap<u64, Value>,
-}
-
-impl Results {
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::io(path, "read the results", &error))?;
-        let wrong = |line: usize, message: &str| Failure::Trace {
-            path: path.to_owned(),
-            line,
-            message: format!("{message}\nhelp: `kvweft sweep --out FILE` writes such files"),
-        };
-        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, serde_json::from_str::<Value>(line)));
-        let header = match lines.next() {
-            Some((_, Ok(header))) if header["format"] == "kvweft-sweep" => header,
-            _ => return Err(wrong(1, "expected the header of results of a sweep")),
-        };
-        if header["version"] != 1 || !header["cells"].is_u64() {
-            return Err(wrong(1, &format!("expected version 1 of the results of a sweep, got {}", header["version"])));
-        }
-        let mut results = Self { header, cells: BTreeMap::new() };
-        for (number, line) in lines {
-            let cell = line.as_ref().ok().and_then(|line| line["cell"].as_u64());
-            match (cell, line) {
-                (Some(cell), Ok(line)) if cell < results.count() => {
-                    if results.cells.insert(cell, line).is_some() {
-                        return Err(wrong(number, &format!("cell {cell} comes a second time")));
-                    }
-                }
-                _ => return Err(wrong(number, &format!("expected a cell below {}", results.count()))),
-            }
-        }
-        Ok(results)
-    }
-
-    fn count(&self) -> u64 {
-        self.header["cells"].as_u64().unwrap_or_default()
-    }
-
-    fn add(&mut self, first: &Path, path: &Path, other: Self) -> Result<(), Failure> {
-        let wrong = |why: String| Failure::File { path: path.to_owned(), why };
-        if other.header != self.header {
-            let differ = self.header.as_object().into_iter().flatten();
-            let differ =
-                differ.filter(|(key, value)| other.header[key.as_str()] != **value).map(|(key, _)| key.as_str());
-            let differ = differ.collect::<Vec<_>>().join(", ");
-            return Err(wrong(format!("it is of another sweep than {}: they differ in {differ}", first.display())));
-        }
-        for (number, cell) in other.cells {
-            if self.cells.get(&number).is_some_and(|known| *known != cell) {
-                return Err(wrong(format!(
-                    "cell {number} came out otherwise before, and the results of a cell are always the same\n\
-                     help: run both shards again with one version of kvweft"
-                )));
-            }
-            self.cells.insert(number, cell);
-        }
-        Ok(())
-    }
-
-    fn write(&self, out: Option<&Path>) -> Result<(), Failure> {
-        let lines = std::iter::once(&self.header).chain(self.cells.values()).map(|line| format!("{line}\n"));
-        let text: String = lines.collect();
-        let Some(path) = out else { return output::result(&text) };
-        // Under its own name only when it is whole: a shard that was stopped leaves nothing that looks like a result.
-        let mut partial = path.to_owned().into_os_string();
-        partial.push(".partial");
-        let failed = |error: std::io::Error| Failure::io(path, "write the results", &error);
-        std::fs::write(&partial, text).map_err(failed)?;
-        std::fs::rename(&partial, path).map_err(failed)
-    }
-
-    fn exit_code(&self, missing: bool) -> ExitCode {
-        let any = |key: &str, value: Value| self.cells.values().any(|cell| cell[key] == value);
-        if any("unexpected", Value::Bool(true)) {
-            ExitCode::from(1)
-        } else if missing || any("answer", json!("inconclusive")) {
-            ExitCode::from(3)
-        } else {
-            ExitCode::SUCCESS
-        }
-    }
 }

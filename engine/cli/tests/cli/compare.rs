@@ -110,7 +110,7 @@ fn a_slow_link_exposes_a_missing_wait_and_a_fast_one_hides_it() {
     let layers = points[0]["races_lost_by_layer"].as_array().expect("a list");
     assert_eq!(layers[..2], [Value::from(0), Value::from(0)], "these layers have no index keys");
     let drawn = folder.read("it.svg");
-    assert!(drawn.starts_with("<svg ") && drawn.matches("<polyline").count() == 2, "{drawn}");
+    assert!(drawn.starts_with("<svg ") && drawn.matches("<path class=\"line\"").count() == 4, "{drawn}");
 }
 
 #[test]
@@ -193,4 +193,25 @@ fn every_seed_is_a_run_of_its_own() {
         document["rows"][0]["simulated"]["answer_tokens_per_1000_s"].clone()
     };
     assert_ne!(rate("1"), rate("2"), "the second run took as long as the first");
+}
+
+#[test]
+fn faults_show_what_a_dropped_rule_of_the_handover_leaves_behind_and_a_kept_one_does_not() {
+    let ran = Folder::new("compare-handover").run(&["compare", "handover", "--format", "json"]);
+    ran.ends_with(0);
+    let document = fits("compare.schema.json", &ran.stdout);
+    let row = |name: &str| {
+        let rows = document["rows"].as_array().expect("a list");
+        rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no row {name}"))["simulated"].clone()
+    };
+    for (kept, dropped, field) in [
+        ("leave-kept", "leave-hold", "/corrupt/count"),
+        ("leave-kept", "leave-told", "/lost_pages"),
+        ("lose-kept", "lose-status", "/timeout"),
+        ("fail-kept", "fail-all-parts", "/corrupt/count"),
+    ] {
+        let count = |name: &str| row(name).pointer(field).and_then(Value::as_u64).expect(field);
+        assert!(count(dropped) > count(kept), "{dropped}: {} and {}", row(dropped), row(kept));
+        assert!(count(kept) <= 1 && row(kept)["stuck"] == 0, "{kept}: {}", row(kept));
+    }
 }

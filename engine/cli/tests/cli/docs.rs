@@ -57,6 +57,7 @@ fn commands_in_the_documentation_are_commands() {
         "docs/workloads.md",
         "docs/compare.md",
         "docs/exposure.md",
+        "docs/hits.md",
         "docs/import.md",
         "docs/simulate.md",
         "docs/event-log.md",

@@ -11,6 +11,7 @@ mod determinism;
 mod docs;
 mod failures;
 mod gpu;
+mod hits;
 mod import;
 mod json;
 mod kvweft;

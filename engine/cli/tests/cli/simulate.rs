@@ -100,3 +100,124 @@ fn bad_input_is_refused_with_its_place() {
     assert!(refused.stderr.contains("unknown key `mesage_ns`"), "{}", refused.stderr);
     assert!(refused.stderr.contains("did you mean `message_ns`?"), "{}", refused.stderr);
 }
+
+#[test]
+fn the_chart_is_the_same_bytes_at_any_number_of_threads_and_changes_no_result() {
+    let folder = Folder::new("simulate-plot");
+    let args = [
+        &SMALL[..],
+        &["--split", "--drop", "failure-reaches-peer@decode-abort", "--leave-permille", "300", "--index-k", "bf16"],
+    ]
+    .concat();
+    let plain = folder.run(&args);
+    let drawn = folder.run(&[&args[..], &["--plot", "one.svg"]].concat());
+    assert_eq!(drawn.stdout, plain.stdout);
+    assert!(!drawn.stderr.contains("note:"), "{}", drawn.stderr);
+    let one = folder.read("one.svg");
+    is_well_formed(&one);
+    for piece in [
+        "asked at, s",
+        "virtual time, s",
+        ">left, ",
+        ">ok, ",
+        ">device, 1200 pages<",
+        ">host, ",
+        ">decode, ",
+        ">100 ms<",
+    ] {
+        assert!(one.contains(piece), "no `{piece}` in\n{one}");
+    }
+    assert!(one.contains("; seed 1; "), "{one}");
+    for threads in ["1", "3"] {
+        let ran = folder.run(&[&args[..], &["--seeds", "3", "--threads", threads, "--plot", "several.svg"]].concat());
+        assert!(ran.stderr.contains("note: several.svg shows seed 1 alone, of 3 runs\n"), "{}", ran.stderr);
+        let several = folder.read("several.svg");
+        assert_eq!(several, one.replace("; seed 1; ", "; seed 1 alone, of 3 runs; "));
+    }
+    folder.run(&["simulate", "--sessions", "1", "--plot", "no/such/folder.svg"]).ends_with(2);
+}
+
+/// Every tag that is opened is closed, in the right order; attributes are quoted, and no number is missing.
+fn is_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, text) = tag.split_once('>').expect("a tag ends");
+        assert!(!text.contains('"') || open.last() == Some(&"text"), "{text}");
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        let name = tag.split([' ', '/']).find(|word| !word.is_empty()).expect("a name");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty() && svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+}
+
+#[test]
+fn shards_of_seeds_merge_in_any_order_to_the_bytes_of_the_whole() {
+    let folder = Folder::new("simulate-shards");
+    let args = [&SMALL[..], &["--seed", "7", "--seeds", "5"]].concat();
+    let run = |more: &[&str]| folder.run(&[&args[..], more].concat());
+    let whole = run(&["--out", "whole.jsonl"]);
+    whole.ends_with(0);
+    assert_eq!(whole.stdout, "");
+    let bytes = folder.read("whole.jsonl");
+    let lines = each_fits("simulate.schema.json", bytes.lines());
+    assert_eq!(lines.iter().skip(1).map(|line| &line["seed"]).collect::<Vec<_>>(), [7, 8, 9, 10, 11]);
+    let document = run(&["--format", "json"]).stdout;
+    let document = &each_fits("simulate.schema.json", [document.as_str()])[0];
+    assert_eq!(document["runs"][4]["report"], lines[5]["report"], "a line says what the document says");
+    run(&["--shard", "1/2", "--out", "1.jsonl"]).ends_with(0);
+    run(&["--shard", "2/2", "--out", "2.jsonl", "--threads", "3"]).ends_with(0);
+    for files in [["1.jsonl", "2.jsonl"], ["2.jsonl", "1.jsonl"]] {
+        let merged = folder.run(&["merge", files[0], files[1], files[0]]);
+        merged.ends_with(0);
+        assert_eq!(merged.stdout, bytes);
+    }
+    let part = folder.run(&["merge", "2.jsonl"]);
+    part.ends_with(3);
+    assert!(part.stderr.contains("3 of 5 cells are missing: 0, 2, 4\n"), "{}", part.stderr);
+    folder.run(&[&args[..], &["--chunk-pages", "16", "--shard", "2/2", "--out", "other.jsonl"]].concat()).ends_with(0);
+    folder
+        .run(&["merge", "1.jsonl", "other.jsonl"])
+        .is_refused("error: other.jsonl: it is of another work than 1.jsonl: they differ in engine\n");
+    let dropped = run(&["--drop", "store-waits-forward", "--out", "dropped.jsonl"]);
+    dropped.ends_with(1);
+    folder.run(&["merge", "dropped.jsonl"]).ends_with(1);
+    folder.run(&["simulate", "--shard", "1/2"]).ends_with(2);
+}
+
+#[test]
+fn layers_that_are_left_out_are_said() {
+    let folder = Folder::new("simulate-layers");
+    let ran = folder.run(&["simulate", "--sessions", "1", "--rounds", "1", "--model", "glm-5"]);
+    ran.ends_with(0);
+    assert!(ran.stdout.contains("\nglm-5, the first 64 of its 78 layers, pages of 64 tokens\n"), "{}", ran.stdout);
+    let ran = folder.run(&["simulate", "--sessions", "1", "--rounds", "1"]);
+    assert!(ran.stdout.contains("\ndeepseek-v3.2, pages of 64 tokens\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn faults_are_counted_and_show_what_a_dropped_rule_leaves_behind() {
+    let folder = Folder::new("simulate-faults");
+    let args =
+        [&SMALL[..], &["--split", "--deadline-ms", "5000", "--leave-permille", "800", "--leave-ms", "20000"]].concat();
+    let kept = folder.run(&args);
+    // Those whose client went away are not at fault.
+    kept.ends_with(0);
+    assert!(kept.stdout.contains("clients that went away of their own accord  "), "{}", kept.stdout);
+    assert!(kept.stdout.contains("nothing stuck, nothing leaked\n"), "{}", kept.stdout);
+    let dropped = folder.run(&[&args[..], &["--drop", "failure-reaches-peer@decode-abort"]].concat());
+    dropped.ends_with(1);
+    assert!(dropped.stdout.contains("leaked pages, device"), "{}", dropped.stdout);
+    let failing =
+        folder.run(&[&args[..], &["--fail-permille", "20", "--lose-permille", "200", "--format", "json"]].concat());
+    let document = &each_fits("simulate.schema.json", [failing.stdout.as_str()])[0];
+    assert_eq!(document["faults"]["fail_permille"], 20);
+    for count in document["runs"][0]["report"]["faults"].as_object().expect("counts").values() {
+        assert_ne!(*count, 0, "{}", document["runs"][0]["report"]["faults"]);
+    }
+    folder.run(&["simulate", "--lose-permille", "1"]).ends_with(2);
+}

@@ -91,7 +91,7 @@ fn results_that_do_not_belong_together_are_refused() {
     folder.run(&["sweep", "handover", "--out", "other.jsonl"]).ends_with(0);
     let refused = merge(&folder, &[&files[0], "other.jsonl"]);
     refused.is_refused(&format!(
-        "error: other.jsonl: it is of another sweep than {}: they differ in cells, drops, scenarios\n",
+        "error: other.jsonl: it is of another work than {}: they differ in cells, drops, scenarios\n",
         files[0]
     ));
     let changed = folder.read(&files[0]).replacen("\"states\":230", "\"states\":231", 1);
@@ -99,7 +99,8 @@ fn results_that_do_not_belong_together_are_refused() {
     assert!(merge(&folder, &[&files[0], "changed.jsonl"]).stderr.starts_with(
         "error: changed.jsonl: cell 0 came out otherwise before, and the results of a cell are always the same\nhelp: "
     ));
-    let head = "expected the header of results of a sweep\nhelp: `kvweft sweep --out FILE` writes such files\n";
+    let head = "expected the header of results of a sweep or of seeds\nhelp: `kvweft sweep --out FILE` and `kvweft simulate --out \
+                FILE` write such files\n";
     for text in ["", "not JSON\n", "{}\n", "{\"format\":\"kvweft-check\"}\n"] {
         folder.write("damaged.jsonl", text);
         merge(&folder, &["damaged.jsonl"]).is_refused(&format!("damaged.jsonl:1: error: {head}"));
@@ -109,7 +110,7 @@ fn results_that_do_not_belong_together_are_refused() {
     let line = rest.lines().next().expect("it has a cell");
     let newer = header.replace("\"version\":1", "\"version\":2");
     for (text, line_number, why) in [
-        (format!("{newer}\n"), 1, "expected version 1 of the results of a sweep, got 2"),
+        (format!("{newer}\n"), 1, "expected version 1 of the results, got 2"),
         (format!("{header}\n{line}\n{line}\n"), 3, "cell 0 comes a second time"),
         (format!("{header}\n{}\n", &line[..line.len() - 4]), 2, "expected a cell below 134"),
         (format!("{header}\n{{\"cell\":134}}\n"), 2, "expected a cell below 134"),

@@ -34,7 +34,7 @@ impl Manager {
         let (from, to) = (item.write_from as usize, item.pages.len());
         items.push(item);
         self.fill_pages(index, from, to);
-        let step = self.run(items);
+        let step = self.run(&[index], items);
         let last = end == self.requests[index as usize].prompt_tokens;
         if last && self.config.write_policy == super::WritePolicy::Through {
             let own = self.requests[index as usize].own;
@@ -56,7 +56,7 @@ impl Manager {
             items.push(item);
             self.fill_pages(index, from, to);
         }
-        self.run(items);
+        self.run(batch, items);
     }
 
     fn item(&mut self, index: u32, kind: StepKind, first_token: u32, tokens: u32) -> StepItem {
@@ -80,6 +80,9 @@ impl Manager {
     }
 
     fn layer_waits(&mut self, index: u32, kind: StepKind) -> Vec<LayerWait> {
+        if self.requests[index as usize].loads.is_empty() {
+            return Vec::new();
+        }
         let loads = core::mem::take(&mut self.requests[index as usize].loads);
         let mut waits = self.spare.waits.take(loads.len());
         let site = match kind {
@@ -105,12 +108,12 @@ impl Manager {
         waits
     }
 
-    fn run(&mut self, items: Vec<StepItem>) -> StepId {
+    /// Launches a step; its requests by their records, in the order of its items.
+    fn run(&mut self, batch: &[u32], items: Vec<StepItem>) -> StepId {
         let step = StepId(self.next_step);
         self.next_step = self.next_step.wrapping_add(1);
         let mut members = self.spare.members.take(items.len());
-        for item in &items {
-            let index = self.by_id[&item.request.0];
+        for (&index, item) in batch.iter().zip(&items) {
             members.push((index, item.life));
             self.requests[index as usize].launched = item.first_token + item.tokens;
         }

@@ -2,10 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Asked, Log, Numbers, integer, values};
+use super::{Asked, Blocks, Log, integer, values};
 
-pub(super) fn read(text: &str) -> Result<Log, (usize, String)> {
-    let mut numbers = Numbers::default();
+pub(super) fn read(text: &str, mut names: Blocks) -> Result<Log, (usize, String)> {
     let mut log = Log { block_tokens: 0, requests: Vec::new(), notes: Vec::new() };
     let mut others = 0;
     for line in values(text) {
@@ -14,7 +13,7 @@ pub(super) fn read(text: &str) -> Result<Log, (usize, String)> {
             others += 1;
             continue;
         }
-        let asked = request(&value, &mut log.block_tokens, &mut numbers).map_err(|why| (number, why))?;
+        let asked = request(&value, &mut log.block_tokens, &mut names).map_err(|why| (number, why))?;
         log.requests.push(asked);
     }
     if others > 0 {
@@ -23,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<Log, (usize, String)> {
     Ok(log)
 }
 
-fn request(value: &Value, block_tokens: &mut u64, numbers: &mut Numbers) -> Result<Asked, String> {
+fn request(value: &Value, block_tokens: &mut u64, names: &mut Blocks) -> Result<Asked, String> {
     let request = &value["request"];
     let replay = &request["replay"];
     let size = integer(replay, "trace_block_size").map_err(|why| format!("request.replay: {why}"))?;
@@ -50,6 +49,6 @@ fn request(value: &Value, block_tokens: &mut u64, numbers: &mut Numbers) -> Resu
         end_ms: integer(request, "total_time_ms").ok().map(|took| at_ms + took),
         input_tokens,
         output_tokens: integer(request, "output_tokens").map_err(|why| format!("request: {why}"))?,
-        blocks: numbers.of(blocks.iter().map(Vec::as_slice)),
+        blocks: names.of(blocks.iter().map(Vec::as_slice)),
     })
 }

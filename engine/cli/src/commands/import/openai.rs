@@ -2,24 +2,23 @@
 
 use serde_json::Value;
 
-use super::{Asked, Log, Numbers, values};
+use super::{Asked, Blocks, Log, values};
 
 /// There is no tokenizer here.
 const BYTES_OF_A_TOKEN: u64 = 4;
 const BLOCK_TOKENS: u64 = 64;
 
-pub(super) fn read(text: &str) -> Result<Log, (usize, String)> {
-    let mut numbers = Numbers::default();
+pub(super) fn read(text: &str, mut names: Blocks) -> Result<Log, (usize, String)> {
     let notes = vec![format!("there is no tokenizer: {BYTES_OF_A_TOKEN} bytes of a prompt are taken for a token")];
     let mut log = Log { block_tokens: BLOCK_TOKENS, requests: Vec::new(), notes };
     for line in values(text) {
         let (number, value) = line?;
-        log.requests.push(request(&value, &mut numbers).map_err(|why| (number, why))?);
+        log.requests.push(request(&value, &mut names).map_err(|why| (number, why))?);
     }
     Ok(log)
 }
 
-fn request(value: &Value, numbers: &mut Numbers) -> Result<Asked, String> {
+fn request(value: &Value, names: &mut Blocks) -> Result<Asked, String> {
     let bodies = [value, &value["body"], &value["request"], &value["request"]["body"]];
     let body = bodies.into_iter().find(|body| body["messages"].is_array());
     let body = body.ok_or("expected `messages`, a list, in the line or in its `body` or `request`")?;
@@ -39,7 +38,7 @@ fn request(value: &Value, numbers: &mut Numbers) -> Result<Asked, String> {
         end_ms: took.map(|took| at_ms + took),
         input_tokens,
         output_tokens: output_tokens(value),
-        blocks: numbers.of(prompt.chunks(block)),
+        blocks: names.of(prompt.chunks(block)),
     })
 }
 

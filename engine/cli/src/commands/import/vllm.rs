@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::{Asked, Log, Numbers, values};
+use super::{Asked, Blocks, Log, values};
 
 /// A block that was stored.
 struct Stored {
@@ -13,7 +13,7 @@ struct Stored {
     at_ms: u64,
 }
 
-pub(super) fn read(text: &str) -> Result<Log, (usize, String)> {
+pub(super) fn read(text: &str, mut names: Blocks) -> Result<Log, (usize, String)> {
     let notes = vec!["KV events name no requests: each last block stands for one, with 1 token of answer".to_owned()];
     let mut log = Log { block_tokens: 0, requests: Vec::new(), notes };
     let mut order: Vec<String> = Vec::new();
@@ -45,7 +45,6 @@ pub(super) fn read(text: &str) -> Result<Log, (usize, String)> {
         }
     }
     let inner: HashSet<&String> = stored.values().filter_map(|block| block.parent.as_ref()).collect();
-    let mut numbers = Numbers::default();
     for last in order.iter().filter(|hash| !inner.contains(hash)) {
         let mut path = vec![last.as_bytes()];
         let mut at = &stored[last];
@@ -56,7 +55,7 @@ pub(super) fn read(text: &str) -> Result<Log, (usize, String)> {
         path.reverse();
         let input_tokens = path.len() as u64 * log.block_tokens;
         let at_ms = stored[last].at_ms;
-        let blocks = numbers.of(path);
+        let blocks = names.of(path);
         log.requests.push(Asked { session: None, at_ms, end_ms: None, input_tokens, output_tokens: 1, blocks });
     }
     Ok(log)

@@ -8,7 +8,8 @@ use kvweft_check::scenario::{
 };
 use kvweft_core::RuleSite;
 use kvweft_sim::workload::{Form, Synthetic};
-use kvweft_sim::{Arrival, Profile, Settings, Workload};
+use kvweft_sim::{Arrival, Faults, Profile, Settings, Workload};
+use siphasher::sip::SipHasher24;
 
 use super::Chosen;
 use crate::args::{self, IndexK, Switch};
@@ -32,7 +33,7 @@ pub(crate) fn choose(args: &args::Simulate) -> Result<Chosen, Failure> {
     index_fits(&model, index_k)?;
     let layers: Vec<usize> = (0..model.layers.len().min(LAYERS_MAX)).collect();
     let geometry = model_geometry(&model, &layers, index_k);
-    let (workload, open) = workload(args, u32::from(geometry.page_tokens))?;
+    let Asked { workload, open, digest } = workload(args, u32::from(geometry.page_tokens))?;
     let dropped = input::rules(&args.engine.drop)?;
     let engine = &args.engine;
     let mut settings = Settings::new(profile, geometry, engine.device_pages, engine.host_pages);
@@ -52,17 +53,33 @@ pub(crate) fn choose(args: &args::Simulate) -> Result<Chosen, Failure> {
     };
     settings.think = args.clients.think == Switch::On;
     settings.timeout_ns = args.clients.timeout_ms * 1_000_000;
+    settings.faults = Faults {
+        lose_permille: args.faults.lose_permille,
+        fail_permille: args.faults.fail_permille,
+        leave_permille: args.faults.leave_permille,
+        leave_ns: args.faults.leave_ms * 1_000_000,
+    };
     settings.seed = args.seed;
     let dropped = RuleSite::all().filter(|at| !settings.rules.has(*at)).map(|at| at.to_string()).collect();
-    let model = match index_k {
-        Some(dtype) => format!("{}, index keys {dtype}", model.name),
-        None => model.name,
-    };
-    Ok(Chosen { workload, name: args.workload.clone(), settings, model, dropped })
+    let mut named = model.name;
+    if layers.len() < model.layers.len() {
+        named += &format!(", the first {} of its {} layers", layers.len(), model.layers.len());
+    }
+    if let Some(dtype) = index_k {
+        named += &format!(", index keys {dtype}");
+    }
+    Ok(Chosen { workload, name: args.workload.clone(), digest, settings, model: named, dropped })
 }
 
-/// The workload, and whether its sessions have times of their own.
-fn workload(args: &args::Simulate, page_tokens: u32) -> Result<(Workload, bool), Failure> {
+/// What is asked.
+struct Asked {
+    workload: Workload,
+    /// Whether its sessions have times of their own.
+    open: bool,
+    digest: u64,
+}
+
+fn workload(args: &args::Simulate, page_tokens: u32) -> Result<Asked, Failure> {
     let agents = &args.agents;
     if args.workload == "agents" {
         let synthetic = Synthetic {
@@ -77,12 +94,29 @@ fn workload(args: &args::Simulate, page_tokens: u32) -> Result<(Workload, bool),
             seed: args.seed,
             block_tokens: page_tokens,
         };
-        return Ok((synthetic.workload(), false));
+        let digest = digest(&format!("{synthetic:?}"));
+        return Ok(Asked { workload: synthetic.workload(), open: false, digest });
     }
-    let path = Path::new(&args.workload);
-    let text = match kvweft_scenarios::data(&args.workload) {
+    let Log { form, mut workload, digest } = read_log(&args.workload)?;
+    if let Some(sessions) = args.clients.sessions {
+        workload.truncate(sessions as usize);
+    }
+    Ok(Asked { workload, open: form != Form::Sessions, digest })
+}
+
+/// A log that was read.
+pub(crate) struct Log {
+    pub(crate) form: Form,
+    pub(crate) workload: Workload,
+    digest: u64,
+}
+
+/// Reads a log, or a built-in head of one.
+pub(crate) fn read_log(name: &str) -> Result<Log, Failure> {
+    let path = Path::new(name);
+    let text = match kvweft_scenarios::data(name) {
         Some(text) => text.to_owned(),
-        None => std::fs::read_to_string(path).map_err(|error| no_log(&args.workload, &error))?,
+        None => std::fs::read_to_string(path).map_err(|error| no_log(name, &error))?,
     };
     let form = Workload::form_of(&text).ok_or_else(|| Failure::File {
         path: path.to_owned(),
@@ -90,15 +124,16 @@ fn workload(args: &args::Simulate, page_tokens: u32) -> Result<(Workload, bool),
               of AgenticMooncake v2; docs/simulate.md describes them"
             .to_owned(),
     })?;
-    let mut workload = Workload::parse(form, &text).map_err(|bad| Failure::Trace {
+    let workload = Workload::parse(form, &text).map_err(|bad| Failure::Trace {
         path: path.to_owned(),
         line: bad.line,
         message: bad.what,
     })?;
-    if let Some(sessions) = args.clients.sessions {
-        workload.truncate(sessions as usize);
-    }
-    Ok((workload, form != Form::Sessions))
+    Ok(Log { form, workload, digest: digest(&text) })
+}
+
+fn digest(text: &str) -> u64 {
+    SipHasher24::new().hash(text.as_bytes())
 }
 
 fn no_log(name: &str, error: &std::io::Error) -> Failure {

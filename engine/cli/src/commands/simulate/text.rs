@@ -64,15 +64,14 @@ fn several(runs: &[Run]) -> String {
             let Report { sessions, first_token_ns, corrupt_reads, stuck, .. } = &run.report;
             let mut row =
                 cells(&[run.seed, sessions.ok, sessions.corrupt, sessions.stuck, sessions.timeout, sessions.error]);
-            row.extend(cells(&[sessions.open, corrupt_reads.requests, stuck.transfers]));
+            row.extend(cells(&[sessions.left, sessions.open, corrupt_reads.requests, stuck.transfers]));
             row.extend([stuck.leaked_pages.iter().sum::<u64>().to_string(), reused(&run.report)]);
             row.extend([ms(first_token_ns.p50), ms(first_token_ns.p99)]);
             row
         })
         .collect();
-    let header = ["seed", "ok", "corrupt", "stuck", "timeout", "error", "open", "corrupt requests", "stuck transfers"];
-    let mut header = header.to_vec();
-    header.extend(["leaked pages", "reused", "first token p50 ms", "p99 ms"]);
+    let mut header = vec!["seed", "ok", "corrupt", "stuck", "timeout", "error", "left", "open"];
+    header.extend(["corrupt requests", "stuck transfers", "leaked pages", "reused", "first token p50 ms", "p99 ms"]);
     let total: u64 = runs.iter().map(|run| run.report.sessions.total).sum();
     let corrupt: u64 = runs.iter().map(|run| run.report.sessions.corrupt).sum();
     let broken = runs.iter().filter(|run| !run.report.conservation.holds()).count();
@@ -86,9 +85,9 @@ fn several(runs: &[Run]) -> String {
 
 fn one(report: &Report) -> String {
     let sessions = &report.sessions;
-    let header = ["sessions", "ok", "corrupt", "stuck", "timeout", "error", "open", "share corrupt"];
+    let header = ["sessions", "ok", "corrupt", "stuck", "timeout", "error", "left", "open", "share corrupt"];
     let mut row = cells(&[sessions.total, sessions.ok, sessions.corrupt, sessions.stuck, sessions.timeout]);
-    row.extend(cells(&[sessions.error, sessions.open]));
+    row.extend(cells(&[sessions.error, sessions.left, sessions.open]));
     row.push(share(sessions.corrupt, sessions.total));
     let mut out = table(&header, &[row]) + "\n" + &measured(report) + "\n";
     let times = [
@@ -140,7 +139,13 @@ fn measured(report: &Report) -> String {
             format!("{}.{:03}", report.elapsed_ns / 1_000_000_000, report.elapsed_ns / 1_000_000 % 1000),
         ),
     ];
-    listed(&rows)
+    let faults = [
+        ("messages that were lost", report.faults.lost_messages),
+        ("parts of transfers that were made to fail", report.faults.failed_parts),
+        ("clients that went away of their own accord", report.faults.clients_left),
+    ];
+    let faults = faults.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name, count.to_string()));
+    listed(&rows.into_iter().chain(faults).collect::<Vec<_>>())
 }
 
 fn listed(rows: &[(&str, String)]) -> String {
