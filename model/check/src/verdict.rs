@@ -131,7 +131,8 @@ impl Run<'_> {
     }
 
     pub(crate) fn explore(&self, drops: RuleSet) -> Outcome<Action> {
-        explore_with(&self.system(drops), &self.options(), self.progress)
+        let options = self.options();
+        explore_with(&self.system(drops).composed(options.reduce), &options, self.progress)
     }
 
     fn explore_from(
@@ -141,7 +142,8 @@ impl Run<'_> {
         checkpoints: Option<&Checkpoints>,
     ) -> Result<Outcome<Action>, CheckpointError> {
         let Some(checkpoints) = checkpoints else { return Ok(self.explore(set)) };
-        explore_from(&self.system(set), &self.options(), self.progress, &self.checkpoint(checkpoints, drops))
+        let checkpoint = self.checkpoint(checkpoints, drops);
+        explore_from(&self.system(set).composed(false), &self.options(), self.progress, &checkpoint)
     }
 
     fn checkpoint(&self, checkpoints: &Checkpoints, drops: &[String]) -> Checkpoint {

@@ -13,12 +13,12 @@ use crate::manager::{Manager, Request, TransferKind};
 use crate::rules::{Rule, Site};
 use crate::tree::{NIL, NodeId};
 
-/// Numbers things by where they are first met. One per encoded state; several managers share it, each with its own
-/// `place`.
+/// Numbers things by where they are first met, each kind of thing apart in each *place*: an engine is one, and whoever
+/// encodes more than one manager chooses further ones.
 #[derive(Clone, Debug, Default)]
 pub struct Renamer {
     tables: Vec<Vec<u64>>,
-    /// By place, names that were taken over; they come before those in `tables`.
+    /// By place, names that were taken over; they come before those of the place in `tables`.
     adopted: Vec<Option<Arc<Renamer>>>,
     place: u8,
 }
@@ -48,33 +48,70 @@ impl Renamer {
         self.place = 0;
     }
 
-    /// Which engine's names follow. Rooms are common to all.
+    /// Whose names follow.
     pub fn enter(&mut self, place: u8) {
         self.place = place;
     }
 
-    /// The engine whose names are given now.
+    /// Whose names are given now.
     pub fn place(&self) -> u8 {
         self.place
     }
 
-    /// Takes over the names that were given to one engine, the present one, in an encoding of its own. It must be the
-    /// first that names things of this engine. Rooms are common to all: `out` gets the number that each of them has here.
-    pub fn adopt(&mut self, part: &Arc<Renamer>, out: &mut Vec<u8>) {
+    /// Takes over the names that were given in the present place in an encoding of its own. It must be the first that
+    /// names things here.
+    pub fn adopt(&mut self, part: &Arc<Renamer>) {
         let place = usize::from(self.place);
         if self.adopted.len() <= place {
             self.adopted.resize(place + 1, None);
         }
         self.adopted[place] = Some(Arc::clone(part));
-        if place > 0 {
-            let rooms = part.tables.get(Space::Room as usize);
-            out.extend(rooms.into_iter().flatten().map(|&raw| self.number_in(Space::Room as usize, raw)));
+    }
+
+    /// Makes names that were taken over its own, so that others can take over all of them.
+    pub fn settle(&mut self) {
+        for (place, part) in core::mem::take(&mut self.adopted).into_iter().enumerate() {
+            let Some(part) = part else { continue };
+            for at in place * SPACES..(place + 1) * SPACES {
+                let Some(first) = part.tables.get(at).filter(|first| !first.is_empty()) else { continue };
+                if self.tables.len() <= at {
+                    self.tables.resize_with(at + 1, Vec::new);
+                }
+                let own = core::mem::replace(&mut self.tables[at], first.clone());
+                self.tables[at].extend(own);
+            }
+        }
+    }
+
+    /// Appends the number that each room named in the place `from` has in the present one.
+    pub fn rooms_of(&mut self, from: u8, out: &mut Vec<u8>) {
+        self.numbers_of(from, Space::Room, out);
+    }
+
+    /// Appends the number that each page named in the place `from`, and each of its lives, has in the present one.
+    pub fn pages_of(&mut self, from: u8, out: &mut Vec<u8>) {
+        for space in [Space::DevicePage, Space::HostPage, Space::DeviceBlock, Space::HostBlock] {
+            self.numbers_of(from, space, out);
+        }
+    }
+
+    fn numbers_of(&mut self, from: u8, space: Space, out: &mut Vec<u8>) {
+        let there = usize::from(from) * SPACES + space as usize;
+        for position in 0.. {
+            let Some(raw) = self.named(there, position) else { return };
+            out.push(self.number(space, raw));
         }
     }
 
     fn number(&mut self, space: Space, raw: u64) -> u8 {
-        let place = if matches!(space, Space::Room) { 0 } else { usize::from(self.place) };
-        self.number_in(place * SPACES + space as usize, raw)
+        self.number_in(usize::from(self.place) * SPACES + space as usize, raw)
+    }
+
+    /// What has a number.
+    fn named(&self, at: usize, position: usize) -> Option<u64> {
+        let adopted = adopted(&self.adopted, at);
+        let own = || self.tables.get(at)?.get(position - adopted.len());
+        adopted.get(position).or_else(own).copied()
     }
 
     fn number_in(&mut self, at: usize, raw: u64) -> u8 {
@@ -115,10 +152,8 @@ impl Renamer {
     /// If no page of the tier has it yet.
     pub fn numbered(&self, tier: Tier, number: usize) -> PageId {
         let space = if tier == Tier::DEVICE { Space::DevicePage } else { Space::HostPage };
-        let at = usize::from(self.place) * SPACES + space as usize;
-        let adopted = adopted(&self.adopted, at);
-        let raw = adopted.get(number).copied().unwrap_or_else(|| self.tables[at][number - adopted.len()]);
-        PageId(raw as u32)
+        let raw = self.named(usize::from(self.place) * SPACES + space as usize, number);
+        PageId(raw.expect("a number that was given out") as u32)
     }
 
     /// The number of a transfer.

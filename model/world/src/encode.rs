@@ -1,6 +1,11 @@
 //! The canonical encoding of a world, and what is owed at its end.
 
-use kvweft_core::{BlockRef, Body, Fence, FenceOn, Message, PageId, Pair, PartKind, Renamer, Status, Tier, Wait};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use kvweft_core::{
+    BlockRef, Body, Fence, FenceOn, Message, PageId, Pair, PartKind, Renamer, Status, Tier, Timer, Wait,
+};
 
 use crate::config::Machine;
 use crate::engine::{Engine, NicRun, Report};
@@ -8,7 +13,12 @@ use crate::memory::Owner;
 use crate::ops::Op;
 use crate::properties::{self, Violation};
 use crate::protocol::Protocol;
-use crate::world::World;
+use crate::world::{Client, Left, World};
+
+/// Names that an engine gives to pages of its peer.
+const PEER: u8 = 2;
+/// Names of what belongs to no engine.
+const ALL: u8 = 3;
 
 impl<P: Protocol> World<P> {
     /// Whether everything that was submitted has ended, and everything that was held has come back.
@@ -39,41 +49,81 @@ impl<P: Protocol> World<P> {
     /// Appends bytes that are equal for worlds that differ in the names of things alone.
     pub fn encode(&self, names: &mut Renamer, out: &mut Vec<u8>) {
         names.clear();
-        for (e, engine) in self.engines.iter().enumerate() {
-            names.enter(e as u8);
-            engine.manager.encode(names, out);
+        for e in 0..self.engines.len() {
+            self.encode_engine(e, names, out);
         }
-        for client in &self.clients {
+        self.rest().encode(self.engines.len(), names, out);
+    }
+
+    /// Appends one engine and what it has on the network, in names of its own.
+    pub(crate) fn encode_engine(&self, e: usize, names: &mut Renamer, out: &mut Vec<u8>) {
+        let engine = &self.engines[e];
+        names.enter(e as u8);
+        engine.manager.encode(names, out);
+        streams(engine, names, out);
+        for run in &engine.nic {
+            nic(run, names, out);
+        }
+        out.push(255);
+        memory(engine, names, out);
+    }
+
+    /// Takes over the names of an engine that was encoded by itself.
+    pub(crate) fn adopt_engine(e: usize, part: &Arc<Renamer>, names: &mut Renamer) {
+        names.enter(e as u8);
+        names.adopt(part);
+        if e == 0 {
+            names.enter(PEER);
+            names.adopt(part);
+        }
+    }
+
+    fn rest(&self) -> Rest<'_> {
+        Rest {
+            clients: &self.clients,
+            left: &self.left,
+            links: [&self.links[0], &self.links[1]],
+            timers: &self.timers,
+        }
+    }
+}
+
+/// What belongs to no engine.
+pub(crate) struct Rest<'a> {
+    pub(crate) clients: &'a [Client],
+    pub(crate) left: &'a Left,
+    pub(crate) links: [&'a VecDeque<Arc<Message>>; 2],
+    pub(crate) timers: &'a [(u8, Timer)],
+}
+
+impl Rest<'_> {
+    /// Appends all of it, behind the engines. Names that engines gave to what is not their own are told first.
+    pub(crate) fn encode(&self, engines: usize, names: &mut Renamer, out: &mut Vec<u8>) {
+        if engines > 1 {
+            names.enter(1);
+            names.pages_of(PEER, out);
+        }
+        names.enter(ALL);
+        (0..engines as u8).for_each(|e| names.rooms_of(e, out));
+        for client in self.clients {
             out.extend([client.submissions, client.open | u8::from(client.finished) << 2 | client.faults << 3]);
             out.push(client.room.map_or(255, |room| names.room(room)));
         }
-        let left = &self.left;
+        let left = self.left;
         out.extend_from_slice(&left.aborts.to_le_bytes());
         out.extend_from_slice(&left.preempts.to_le_bytes());
         out.extend(left.flushes);
         out.extend([left.losses, left.duplicates, left.reorders, left.slow, left.part_failures]);
-        for (e, engine) in self.engines.iter().enumerate() {
-            names.enter(e as u8);
-            streams(engine, names, out);
-        }
-        for run in &self.engines[0].nic {
-            nic(run, names, out);
-        }
-        for link in &self.links {
+        for link in self.links {
             for message in link {
                 encode_message(message, names, out);
             }
             out.push(255);
         }
-        for (engine, timer) in &self.timers {
+        for (engine, timer) in self.timers {
             names.enter(*engine);
             let life = names.life(timer.request, timer.life);
             out.extend([timer.request.0 as u8, life, u8::from(timer.wait == Wait::Drain)]);
-        }
-        out.push(255);
-        for (e, engine) in self.engines.iter().enumerate() {
-            names.enter(e as u8);
-            memory(engine, names, out);
         }
     }
 }
@@ -97,6 +147,7 @@ impl<P: Protocol> World<P> {
 }
 
 fn encode_message(message: &Message, names: &mut Renamer, out: &mut Vec<u8>) {
+    names.enter(ALL);
     out.push(names.room(message.room));
     out.push(match &message.body {
         Body::Reserved { .. } => 0,
@@ -210,7 +261,7 @@ fn nic(run: &NicRun, names: &mut Renamer, out: &mut Vec<u8>) {
     out.extend([run.done as u8, names.transfer(run.op.transfer), part.kind as u8, part.handle as u8]);
     out.push(names.room(run.op.room));
     fences(&run.op.after, names, out);
-    pairs(&run.op.pairs, (0, 1), names, out);
+    pairs(&run.op.pairs, (0, PEER), names, out);
     if part.kind == PartKind::Metadata {
         out.push(run.op.metadata.map_or(255, |slot| slot.0 as u8));
     }

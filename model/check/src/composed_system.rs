@@ -1,0 +1,89 @@
+//! A world as something to explore fast: its states are lists of numbers, and its steps are remembered.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use kvweft_core::Renamer;
+use kvweft_trace::StepLine;
+use kvweft_world::{Action, Composed, Composer, Protocol};
+
+use crate::system::{Class, Found, System, Violation};
+use crate::words::Told;
+use crate::world_system::{WorldSystem, note};
+
+/// The same system as a [`WorldSystem`], for searches: equal steps, equal encodings. A state is 80 bytes, and means
+/// nothing to another `ComposedSystem`.
+pub struct ComposedSystem<'a, P> {
+    worlds: &'a WorldSystem<P>,
+    composer: Composer<P>,
+}
+
+thread_local! {
+    static NAMES: RefCell<Renamer> = RefCell::default();
+}
+
+impl<P: Protocol> WorldSystem<P> {
+    /// The same system, faster to search; `reduce` says whether the search is to be reduced.
+    pub fn composed(&self, reduce: bool) -> ComposedSystem<'_, P> {
+        ComposedSystem { worlds: self, composer: Composer::new(self.machine.clone(), reduce) }
+    }
+}
+
+impl<P: Protocol> System for ComposedSystem<'_, P> {
+    type State = Composed;
+    type Action = Action;
+
+    fn initial(&self) -> Vec<Composed> {
+        self.worlds.initial().into_iter().map(|world| self.composer.compose(world)).collect()
+    }
+
+    fn enabled(&self, state: &Composed, out: &mut Vec<Action>) {
+        self.composer.enabled(state, out);
+    }
+
+    fn step(&self, state: &mut Composed, action: &Action, found: &mut Found) {
+        let mut seen = kvweft_world::Found::default();
+        self.composer.step(state, *action, &mut seen);
+        note(seen, found);
+    }
+
+    fn class(&self, state: &Composed, action: &Action) -> Class {
+        self.composer.class(state, action).into()
+    }
+
+    fn done(&self, state: &Composed) -> bool {
+        self.composer.done(state)
+    }
+
+    fn encode(&self, state: &Composed, out: &mut Vec<u8>) {
+        self.composer.encode(state, out);
+    }
+
+    fn canonical(&self, state: &Composed, out: &mut Vec<u8>) {
+        NAMES.with_borrow_mut(|names| self.composer.world(state).encode_watched(names, out));
+    }
+
+    fn eager(&self, state: &Composed, refuted: u64) -> Option<Action> {
+        self.worlds.eager(&self.composer.world(state), refuted)
+    }
+
+    fn survives(&self, violation: &Violation) -> bool {
+        self.worlds.survives(violation)
+    }
+
+    fn owed(&self, state: &Composed) -> Vec<Violation> {
+        self.worlds.owed(&self.composer.world(state))
+    }
+
+    fn actor(&self, state: &Composed, action: &Action) -> Cow<'static, str> {
+        self.worlds.actor(&self.composer.world(state), action)
+    }
+
+    fn tell(&self, initial: usize, actions: &[Action]) -> Told {
+        self.worlds.tell(initial, actions)
+    }
+
+    fn retrace(&self, initial: usize, lines: &[StepLine]) -> Result<Vec<Action>, String> {
+        self.worlds.retrace(initial, lines)
+    }
+}
