@@ -26,16 +26,62 @@ pub struct Renamer {
 /// What kind of thing a number names.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-enum Space {
+pub enum Space {
+    /// A slot of the device pool.
     DevicePage,
+    /// A slot of the host pool.
     HostPage,
+    /// One life of a slot of the device pool.
     DeviceBlock,
+    /// One life of a slot of the host pool.
     HostBlock,
+    /// A copy or send.
     Transfer,
+    /// One life of a request.
     Life,
+    /// A forward step.
     Step,
+    /// A generation of an event slot.
     EventGeneration,
+    /// A hand-over.
     Room,
+}
+
+/// Things of one kind, by number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Names<'a> {
+    adopted: &'a [u64],
+    own: &'a [u64],
+}
+
+impl<'a> Names<'a> {
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.adopted.len() + self.own.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// What has a number.
+    ///
+    /// # Panics
+    /// If nothing has it.
+    pub fn at(self, number: usize) -> u64 {
+        if number < self.adopted.len() { self.adopted[number] } else { self.own[number - self.adopted.len()] }
+    }
+
+    /// The number of a thing, if it has one.
+    pub fn number(self, thing: u64) -> Option<usize> {
+        self.iter().position(|known| known == thing)
+    }
+
+    /// All of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = u64> + 'a {
+        self.adopted.iter().chain(self.own).copied()
+    }
 }
 
 const SPACES: usize = 9;
@@ -83,35 +129,14 @@ impl Renamer {
         }
     }
 
-    /// Appends the number that each room named in the place `from` has in the present one.
-    pub fn rooms_of(&mut self, from: u8, out: &mut Vec<u8>) {
-        self.numbers_of(from, Space::Room, out);
-    }
-
-    /// Appends the number that each page named in the place `from`, and each of its lives, has in the present one.
-    pub fn pages_of(&mut self, from: u8, out: &mut Vec<u8>) {
-        for space in [Space::DevicePage, Space::HostPage, Space::DeviceBlock, Space::HostBlock] {
-            self.numbers_of(from, space, out);
-        }
-    }
-
-    fn numbers_of(&mut self, from: u8, space: Space, out: &mut Vec<u8>) {
-        let there = usize::from(from) * SPACES + space as usize;
-        for position in 0.. {
-            let Some(raw) = self.named(there, position) else { return };
-            out.push(self.number(space, raw));
-        }
+    /// Everything of a kind that was named in a place, in the order of the numbers.
+    pub fn named(&self, place: u8, space: Space) -> Names<'_> {
+        let at = usize::from(place) * SPACES + space as usize;
+        Names { adopted: adopted(&self.adopted, at), own: self.tables.get(at).map_or(&[], Vec::as_slice) }
     }
 
     fn number(&mut self, space: Space, raw: u64) -> u8 {
         self.number_in(usize::from(self.place) * SPACES + space as usize, raw)
-    }
-
-    /// What has a number.
-    fn named(&self, at: usize, position: usize) -> Option<u64> {
-        let adopted = adopted(&self.adopted, at);
-        let own = || self.tables.get(at)?.get(position - adopted.len());
-        adopted.get(position).or_else(own).copied()
     }
 
     fn number_in(&mut self, at: usize, raw: u64) -> u8 {
@@ -152,8 +177,7 @@ impl Renamer {
     /// If no page of the tier has it yet.
     pub fn numbered(&self, tier: Tier, number: usize) -> PageId {
         let space = if tier == Tier::DEVICE { Space::DevicePage } else { Space::HostPage };
-        let raw = self.named(usize::from(self.place) * SPACES + space as usize, number);
-        PageId(raw.expect("a number that was given out") as u32)
+        PageId(self.named(self.place, space).at(number) as u32)
     }
 
     /// The number of a transfer.

@@ -132,7 +132,7 @@ impl<P: Protocol> World<P> {
     pub fn enabled(&self, machine: &Machine, out: &mut Vec<Action>) {
         (0..self.engines.len()).for_each(|engine| self.engine_actions(engine, out));
         self.nic_actions(out);
-        self.other_actions(machine, !out.is_empty(), out);
+        out.extend(self.other_actions(machine, !out.is_empty()));
     }
 
     /// What an engine can do by itself.
@@ -158,11 +158,12 @@ impl<P: Protocol> World<P> {
     }
 
     /// Everything else; `busy` if an engine or the network can do something.
-    pub(crate) fn other_actions(&self, machine: &Machine, busy: bool, out: &mut Vec<Action>) {
-        self.deliveries(out);
-        let busy = busy || self.links.iter().any(|link| !link.is_empty());
-        self.timer_actions(busy, out);
-        self.environment_actions(machine, out);
+    pub(crate) fn other_actions(&self, machine: &Machine, busy: bool) -> Vec<Action> {
+        let mut out = Vec::new();
+        self.deliveries(&mut out);
+        self.timer_actions(busy || !out.is_empty(), &mut out);
+        self.environment_actions(machine, &mut out);
+        out
     }
 
     fn deliveries(&self, out: &mut Vec<Action>) {

@@ -1,10 +1,7 @@
 //! The canonical encoding of a world, and what is owed at its end.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-
 use kvweft_core::{
-    BlockRef, Body, Fence, FenceOn, Message, PageId, Pair, PartKind, Renamer, Status, Tier, Timer, Wait,
+    BlockRef, Body, Fence, FenceOn, Message, Names, PageId, Pair, PartKind, Renamer, Space, Status, Tier, Wait,
 };
 
 use crate::config::Machine;
@@ -13,24 +10,23 @@ use crate::memory::Owner;
 use crate::ops::Op;
 use crate::properties::{self, Violation};
 use crate::protocol::Protocol;
-use crate::world::{Client, Left, World};
-
-/// Names that an engine gives to pages of its peer.
-const PEER: u8 = 2;
-/// Names of what belongs to no engine.
-const ALL: u8 = 3;
+use crate::world::World;
 
 impl<P: Protocol> World<P> {
     /// Whether everything that was submitted has ended, and everything that was held has come back.
     pub fn done(&self, machine: &Machine) -> bool {
-        let quiet = self.clients.iter().all(|client| client.open == 0)
-            && self.links.iter().all(|link| link.is_empty())
+        let quiet = self.quiet()
             && self.engines.iter().all(|engine| {
                 engine.streams.iter().all(|stream| stream.is_empty())
                     && engine.nic.is_empty()
                     && engine.reports.iter().all(|reports| reports.is_empty())
             });
         quiet && self.owed(machine).is_empty()
+    }
+
+    /// Whether no client waits and no message is under way.
+    pub(crate) fn quiet(&self) -> bool {
+        self.clients.iter().all(|client| client.open == 0) && self.links.iter().all(|link| link.is_empty())
     }
 
     /// What is still owed when nothing more can happen.
@@ -48,11 +44,34 @@ impl<P: Protocol> World<P> {
 
     /// Appends bytes that are equal for worlds that differ in the names of things alone.
     pub fn encode(&self, names: &mut Renamer, out: &mut Vec<u8>) {
+        self.encode_apart(names, out);
+        ties(self.engines.len(), |_| names, out);
+    }
+
+    /// As [`World::encode`], for worlds of which eager actions are taken at once: with what has
+    /// ended unreported.
+    pub fn encode_watched(&self, names: &mut Renamer, out: &mut Vec<u8>) {
+        self.encode_apart(names, out);
+        for (e, engine) in self.engines.iter().enumerate() {
+            names.enter(e as u8);
+            for op in &engine.landed {
+                encode_op(op, e as u8, names, out);
+            }
+            out.push(255);
+        }
+        names.enter(0);
+        for op in &self.arrived {
+            pairs(&op.pairs, (0, PEER), names, out);
+        }
+        ties(self.engines.len(), |_| names, out);
+    }
+
+    fn encode_apart(&self, names: &mut Renamer, out: &mut Vec<u8>) {
         names.clear();
         for e in 0..self.engines.len() {
             self.encode_engine(e, names, out);
         }
-        self.rest().encode(self.engines.len(), names, out);
+        self.encode_between(names, out);
     }
 
     /// Appends one engine and what it has on the network, in names of its own.
@@ -68,86 +87,68 @@ impl<P: Protocol> World<P> {
         memory(engine, names, out);
     }
 
-    /// Takes over the names of an engine that was encoded by itself.
-    pub(crate) fn adopt_engine(e: usize, part: &Arc<Renamer>, names: &mut Renamer) {
-        names.enter(e as u8);
-        names.adopt(part);
-        if e == 0 {
-            names.enter(PEER);
-            names.adopt(part);
-        }
-    }
-
-    fn rest(&self) -> Rest<'_> {
-        Rest {
-            clients: &self.clients,
-            left: &self.left,
-            links: [&self.links[0], &self.links[1]],
-            timers: &self.timers,
-        }
-    }
-}
-
-/// What belongs to no engine.
-pub(crate) struct Rest<'a> {
-    pub(crate) clients: &'a [Client],
-    pub(crate) left: &'a Left,
-    pub(crate) links: [&'a VecDeque<Arc<Message>>; 2],
-    pub(crate) timers: &'a [(u8, Timer)],
-}
-
-impl Rest<'_> {
-    /// Appends all of it, behind the engines. Names that engines gave to what is not their own are told first.
-    pub(crate) fn encode(&self, engines: usize, names: &mut Renamer, out: &mut Vec<u8>) {
-        if engines > 1 {
-            names.enter(1);
-            names.pages_of(PEER, out);
-        }
-        names.enter(ALL);
-        (0..engines as u8).for_each(|e| names.rooms_of(e, out));
-        for client in self.clients {
+    /// Appends what belongs to no engine, in names of its own.
+    pub(crate) fn encode_between(&self, names: &mut Renamer, out: &mut Vec<u8>) {
+        names.enter(BETWEEN);
+        for client in &self.clients {
             out.extend([client.submissions, client.open | u8::from(client.finished) << 2 | client.faults << 3]);
             out.push(client.room.map_or(255, |room| names.room(room)));
         }
-        let left = self.left;
+        let left = &self.left;
         out.extend_from_slice(&left.aborts.to_le_bytes());
         out.extend_from_slice(&left.preempts.to_le_bytes());
         out.extend(left.flushes);
         out.extend([left.losses, left.duplicates, left.reorders, left.slow, left.part_failures]);
-        for link in self.links {
+        for link in &self.links {
             for message in link {
                 encode_message(message, names, out);
             }
             out.push(255);
         }
-        for (engine, timer) in self.timers {
-            names.enter(*engine);
+        for (engine, timer) in &self.timers {
+            names.enter(TIMERS + engine);
             let life = names.life(timer.request, timer.life);
-            out.extend([timer.request.0 as u8, life, u8::from(timer.wait == Wait::Drain)]);
+            out.extend([*engine, timer.request.0 as u8, life, u8::from(timer.wait == Wait::Drain)]);
         }
+        out.push(255);
     }
 }
 
-impl<P: Protocol> World<P> {
-    /// As [`World::encode`], for worlds of which eager actions are taken at once: with what has
-    /// ended unreported.
-    pub fn encode_watched(&self, names: &mut Renamer, out: &mut Vec<u8>) {
-        self.encode(names, out);
-        for (e, engine) in self.engines.iter().enumerate() {
-            names.enter(e as u8);
-            for op in &engine.landed {
-                encode_op(op, e as u8, names, out);
-            }
-            out.push(255);
-        }
-        for op in &self.arrived {
-            pairs(&op.pairs, (0, 1), names, out);
+/// Places where things are named that are not an engine's own: what it has on the network at its peer, what is between
+/// engines, and lives of which timers of each engine tell.
+pub(crate) const PEER: u8 = 2;
+const BETWEEN: u8 = 3;
+const TIMERS: u8 = 4;
+
+/// Appends which things that were named apart are the same: of each that is named where it is not at home, its number at
+/// home, or the next ones for what its home does not know. `names` gives the names of a place.
+pub(crate) fn ties<'a>(engines: usize, names: impl Fn(u8) -> &'a Renamer, out: &mut Vec<u8>) {
+    let named = |place: u8, space: Space| names(place).named(place, space);
+    let mut tie = |things: Names<'_>, homes: [Names<'_>; 2]| {
+        out.extend(things.iter().enumerate().map(|(own, thing)| {
+            let second = || homes[1].number(thing).map(|number| homes[0].len() + number);
+            let known = homes[0].number(thing).or_else(second);
+            let number = known.unwrap_or(homes[0].len() + homes[1].len() + own);
+            u8::try_from(number).expect("a world of at most 255 things of a kind")
+        }));
+    };
+    let none = Names::default();
+    let rooms = [named(0, Space::Room), if engines > 1 { named(1, Space::Room) } else { none }];
+    tie(rooms[1], [rooms[0], none]);
+    tie(named(BETWEEN, Space::Room), rooms);
+    for e in 0..engines as u8 {
+        tie(named(TIMERS + e, Space::Life), [named(e, Space::Life), none]);
+    }
+    if engines > 1 {
+        for space in [Space::DevicePage, Space::HostPage, Space::DeviceBlock, Space::HostBlock] {
+            let (home, sent) = (named(1, space), named(PEER, space));
+            tie(sent, [home, none]);
+            tie(named(BETWEEN, space), [home, sent]);
         }
     }
 }
 
 fn encode_message(message: &Message, names: &mut Renamer, out: &mut Vec<u8>) {
-    names.enter(ALL);
     out.push(names.room(message.room));
     out.push(match &message.body {
         Body::Reserved { .. } => 0,
@@ -160,7 +161,6 @@ fn encode_message(message: &Message, names: &mut Renamer, out: &mut Vec<u8>) {
     out.push(message.request.0 as u8);
     if let Body::Reserved { pages, metadata, .. } = &message.body {
         out.push(metadata.0 as u8);
-        names.enter(1);
         for &page in pages {
             names.block(page, out);
         }

@@ -75,7 +75,7 @@ pub(crate) struct Engine<P> {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Device {
     pub(crate) streams: [VecDeque<Op>; 3],
-    /// Operations of streams that have ended, and whose reports the manager has not taken.
+    /// Operations of streams that have ended, and whose reports the manager has not taken: kept by those who watch.
     pub(crate) landed: Vec<Op>,
     pub(crate) events: Vec<EventSlotState>,
     /// The room that each metadata row names.

@@ -54,7 +54,7 @@ crate::reuse::clone_in_place!(World<P> { engines, arrived, links, clients, timer
 #[derive(Debug)]
 pub struct World<P> {
     pub(crate) engines: Vec<Engine<P>>,
-    /// Sends that have ended, and whose reports their manager has not taken.
+    /// Sends that have ended, and whose reports their manager has not taken: kept by those who watch.
     pub(crate) arrived: Part<Vec<Arc<SendOp>>>,
     /// Control messages under way: towards prefill, towards decode.
     pub(crate) links: [Part<VecDeque<Arc<Message>>>; 2],
@@ -215,7 +215,7 @@ impl<P: Protocol> World<P> {
             }
             Action::FailPart { at } => {
                 self.left.part_failures -= 1;
-                self.fail_part(machine, usize::from(at));
+                self.fail_part(machine, usize::from(at), found.watches);
             }
         }
     }
@@ -260,7 +260,9 @@ impl<P: Protocol> World<P> {
     }
 
     pub(crate) fn report(&mut self, machine: &Machine, engine: u8, report: Report, found: &mut Found) {
-        self.acknowledge(engine, report);
+        if found.watches {
+            self.acknowledge(engine, report);
+        }
         match report {
             Report::Completed(transfer, part, outcome) => {
                 self.input(machine, engine, Input::Completed { transfer, part, outcome }, found);

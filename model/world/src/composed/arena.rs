@@ -1,7 +1,7 @@
 //! Values that are given a number and stay.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -57,9 +57,48 @@ fn place(number: u32) -> (usize, usize) {
     ((bits - FIRST_BITS) as usize, (from_first - (1 << bits)) as usize)
 }
 
+/// A hash that is quick for small fields. Values are compared as well.
+#[derive(Default)]
+struct Fold(u64);
+
+impl Hasher for Fold {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+}
+
 /// Values, each of which has one number. Which one depends on who came first.
 pub(super) struct Values<T> {
-    numbers: Mutex<HashMap<u64, Vec<u32>, BuildHasherDefault<DefaultHasher>>>,
+    numbers: Mutex<HashMap<u64, Vec<u32>, BuildHasherDefault<Fold>>>,
     values: Arena<Arc<T>>,
 }
 
@@ -72,7 +111,7 @@ impl<T> Default for Values<T> {
 impl<T: Hash + Eq + Clone> Values<T> {
     /// The number of a value.
     pub(super) fn number(&self, value: &T) -> u32 {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(value);
+        let hash = BuildHasherDefault::<Fold>::default().hash_one(value);
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = numbers.entry(hash).or_default();
         if let Some(&known) = alike.iter().find(|&&number| **self.values.at(number) == *value) {

@@ -4,15 +4,12 @@
 //! what may be found there; a leaf is the answer. That is how the answer was found the first time, and whoever asks is
 //! deterministic: so in a world with the same values in those parts it is the answer again, whatever the others hold.
 //!
-//! All nodes of all trees are one table from (node, value) to the next node. It can be read and filled by many threads at
-//! once. Whether something is in it says how fast an answer is found and never which.
+//! All nodes of all trees are one table from (node, value) to the next node. Whether something is in it says how fast an
+//! answer is found and never which.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// log2 of the slots of the first table. Each further one has four times as many, and new entries go to the newest.
-const FIRST_BITS: u32 = 10;
-const TABLES: usize = 9;
+use super::table::{Table, key};
 
 /// Where a step in the tree leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,28 +29,13 @@ const NODES_MAX: u32 = 1 << 26;
 
 /// All trees.
 pub(super) struct Memo {
-    tables: [OnceLock<Box<[Slot]>>; TABLES],
-    newest: AtomicUsize,
-    /// Entries of the newest table.
-    filled: AtomicUsize,
+    table: Table,
     nodes: AtomicU32,
-}
-
-/// An entry; both are 0 until it is there.
-#[derive(Default)]
-struct Slot {
-    key: AtomicU64,
-    next: AtomicU32,
 }
 
 impl Default for Memo {
     fn default() -> Self {
-        Memo {
-            tables: [const { OnceLock::new() }; TABLES],
-            newest: AtomicUsize::new(0),
-            filled: AtomicUsize::new(0),
-            nodes: AtomicU32::new(ROOT + 1),
-        }
+        Memo { table: Table::default(), nodes: AtomicU32::new(ROOT + 1) }
     }
 }
 
@@ -61,11 +43,11 @@ impl Memo {
     /// The answer to a question about a world whose parts have these numbers.
     #[inline]
     pub(super) fn recall(&self, question: u32, parts: &[u32]) -> Option<u32> {
-        let mut next = self.get(key(ROOT, question))?;
+        let mut next = self.table.get(key(ROOT, question))?;
         loop {
             match unpack(next) {
                 Next::Answer(answer) => return Some(answer),
-                Next::Look { node, part } => next = self.get(key(node, parts[part]))?,
+                Next::Look { node, part } => next = self.table.get(key(node, parts[part]))?,
             }
         }
     }
@@ -76,94 +58,18 @@ impl Memo {
         for &part in looked_at {
             let look = || pack(Next::Look { node: self.nodes.fetch_add(1, Ordering::Relaxed), part });
             // Another thread that has not finished its entry yet: it will remember the same.
-            let Some(next) = self.get(from).or_else(|| self.put(from, look())) else { return };
+            let Some(next) = self.table.get(from).or_else(|| self.table.put(from, look())) else { return };
             let Next::Look { node, part: there } = unpack(next) else { unreachable!("answers depend on what was looked at") };
             debug_assert_eq!(part, there, "what is looked at next depends on what was seen");
             from = key(node, parts[part]);
         }
-        self.put(from, pack(Next::Answer(answer)));
+        self.table.put(from, pack(Next::Answer(answer)));
     }
 
-    /// Whether nothing more should be remembered.
+    /// Whether nothing more can be remembered.
     pub(super) fn is_full(&self) -> bool {
-        self.nodes.load(Ordering::Relaxed) >= NODES_MAX / 2 || self.newest.load(Ordering::Relaxed) == TABLES - 1
+        self.nodes.load(Ordering::Relaxed) >= NODES_MAX || self.table.is_full()
     }
-
-    #[inline]
-    fn get(&self, key: u64) -> Option<u32> {
-        let newest = self.newest.load(Ordering::Relaxed);
-        if let Some(next) = self.tables[newest].get().and_then(|table| look_up(table, key)) {
-            return Some(next);
-        }
-        let older = self.tables[..newest].iter().rev().filter_map(OnceLock::get);
-        let next = older.into_iter().find_map(|table| look_up(table, key))?;
-        self.put(key, next);
-        Some(next)
-    }
-
-    /// Adds an entry. If another thread was faster, its entry; `None` if that is not there yet.
-    fn put(&self, key: u64, next: u32) -> Option<u32> {
-        let mut newest = self.newest.load(Ordering::Relaxed);
-        let slots = 1usize << (FIRST_BITS + 2 * newest as u32);
-        if self.filled.load(Ordering::Relaxed) > slots / 2 {
-            if newest + 1 == TABLES {
-                return None;
-            }
-            if self.newest.compare_exchange(newest, newest + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                self.filled.store(0, Ordering::Relaxed);
-            }
-            newest += 1;
-        }
-        let table = self.tables[newest].get_or_init(|| {
-            let mut slots = Vec::new();
-            slots.resize_with(1 << (FIRST_BITS + 2 * newest as u32), Slot::default);
-            slots.into_boxed_slice()
-        });
-        let mut at = home(table, key);
-        loop {
-            let slot = &table[at];
-            match slot.key.compare_exchange(0, key, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => {
-                    slot.next.store(next, Ordering::Release);
-                    self.filled.fetch_add(1, Ordering::Relaxed);
-                    return Some(next);
-                }
-                Err(there) if there == key => {
-                    let next = slot.next.load(Ordering::Acquire);
-                    return (next != 0).then_some(next);
-                }
-                Err(_) => at = (at + 1) & (table.len() - 1),
-            }
-        }
-    }
-}
-
-#[inline]
-fn look_up(table: &[Slot], key: u64) -> Option<u32> {
-    let mut at = home(table, key);
-    loop {
-        let slot = &table[at];
-        let there = slot.key.load(Ordering::Acquire);
-        if there == key {
-            let next = slot.next.load(Ordering::Acquire);
-            return (next != 0).then_some(next);
-        }
-        if there == 0 {
-            return None;
-        }
-        at = (at + 1) & (table.len() - 1);
-    }
-}
-
-#[inline]
-fn home(table: &[Slot], key: u64) -> usize {
-    let product = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-    (product as u64 ^ (product >> 64) as u64) as usize & (table.len() - 1)
-}
-
-#[inline]
-fn key(node: u32, value: u32) -> u64 {
-    u64::from(node) << 32 | u64::from(value)
 }
 
 #[inline]

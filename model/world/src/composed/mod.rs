@@ -13,28 +13,28 @@
 mod arena;
 mod memo;
 mod parts;
-
-use std::cell::RefCell;
-use std::sync::Arc;
+mod table;
 
 use kvweft_core::{Renamer, RuleSet, Touched};
 
 use crate::actions::{Action, Class, class_of};
 use crate::config::Machine;
+use crate::encode::{self, PEER};
 use crate::part::Part;
 use crate::properties::Violation;
 use crate::protocol::Protocol;
 use crate::world::{Found, World};
 use arena::Arena;
 use memo::Memo;
-use parts::{Numbers, OF_ENGINE, Tables};
+use parts::{Numbers, SIDES, Tables};
+use table::{Table, key};
 
 /// A world that is known by the numbers of its parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Composed {
     numbers: Numbers,
-    /// The numbers of how its engines look: they follow from those of the parts.
-    faces: [u32; 2],
+    /// The numbers of how its sides look: they follow from those of the parts.
+    faces: [u32; SIDES.len()],
 }
 
 /// What puts worlds together: all parts that were met, and what is remembered of them.
@@ -44,6 +44,8 @@ pub struct Composer<P> {
     watches: bool,
     tables: Tables<P>,
     memo: Memo,
+    /// From a face and a step to the face after it.
+    turns: Table,
     steps: Arena<Step>,
     faces: Arena<Face>,
     lists: Arena<Box<[Action]>>,
@@ -51,26 +53,30 @@ pub struct Composer<P> {
 
 /// What came of a step.
 struct Step {
+    /// The sides that it changed.
+    sides: Box<[usize]>,
     written: Box<[(u8, u32)]>,
     violations: Box<[Violation]>,
     touched: Touched,
     refuted: u64,
 }
 
-/// What can be seen of an engine without asking anybody else.
+/// What can be seen of one side of a world alone: of an engine, or of what is between them. A face looks at all parts of
+/// its side and at no others, so that what it turns into follows from a step.
+#[derive(Default)]
 struct Face {
     /// Its encoding, in names of its own.
     encoded: Box<[u8]>,
-    names: Arc<Renamer>,
+    names: Renamer,
     /// Rules that keep something back.
     held: RuleSet,
-    /// What it can do by itself, and its network.
+    /// What an engine can do by itself, and its network.
     actions: Box<[Action]>,
     sends: Box<[Action]>,
-}
-
-thread_local! {
-    static NAMES: RefCell<Renamer> = RefCell::default();
+    /// All that can happen beside that, while nothing of it can and while something can, unless it depends on an engine.
+    others: [Option<Box<[Action]>>; 2],
+    /// Whether no client waits and no message is under way.
+    quiet: bool,
 }
 
 /// Questions, as the memo knows them: actions come first.
@@ -86,6 +92,7 @@ impl<P: Protocol> Composer<P> {
             watches,
             tables: Tables::default(),
             memo: Memo::default(),
+            turns: Table::default(),
             steps: Arena::default(),
             faces: Arena::default(),
             lists: Arena::default(),
@@ -94,8 +101,11 @@ impl<P: Protocol> Composer<P> {
 
     /// A world in its parts.
     pub fn compose(&self, mut world: World<P>) -> Composed {
-        let mut composed = Composed { numbers: Numbers::default(), faces: [0; 2] };
-        self.set(&mut composed, &self.tables.written(&mut world));
+        let mut composed = Composed { numbers: Numbers::default(), faces: [0; SIDES.len()] };
+        for (part, number) in self.tables.written(&mut world) {
+            composed.numbers[usize::from(part)] = number;
+        }
+        composed.faces = std::array::from_fn(|side| self.face(&composed, side));
         composed
     }
 
@@ -106,33 +116,50 @@ impl<P: Protocol> Composer<P> {
 
     /// As [`World::step`].
     pub fn step(&self, composed: &mut Composed, action: Action, found: &mut Found) {
-        let step = self.steps.at(self.ask(action.code(), composed, |world| {
+        let number = self.ask(action.code(), composed, |world| {
             let mut found = Found { watches: self.watches, ..Found::default() };
             world.act(&self.machine, action, &mut found);
+            let written = self.tables.written(world);
+            let sides = SIDES.iter().enumerate().filter(|(_, side)| written.iter().any(|&(at, _)| side.contains(&at.into())));
             self.steps.push(Step {
-                written: self.tables.written(world).into(),
+                sides: sides.map(|(side, _)| side).collect(),
+                written: written.into(),
                 violations: found.violations.into(),
                 touched: found.touched,
                 refuted: found.refuted,
             })
-        }));
+        });
+        let step = self.steps.at(number);
         found.violations.extend_from_slice(&step.violations);
         found.touched.unite(&step.touched);
         found.refuted |= step.refuted;
-        self.set(composed, &step.written);
-        found.held = self.engines(composed).fold(found.held, |held, face| held.union(face.held));
+        for &(part, number) in &step.written {
+            composed.numbers[usize::from(part)] = number;
+        }
+        for &side in &step.sides {
+            let turn = key(composed.faces[side] + 1, number);
+            let after = self.turns.get(turn).unwrap_or_else(|| {
+                let after = self.face(composed, side) + 1;
+                self.turns.put(turn, after);
+                after
+            });
+            composed.faces[side] = after - 1;
+        }
+        found.held = self.faces(composed).fold(found.held, |held, face| held.union(face.held));
     }
 
     /// As [`World::enabled`].
     pub fn enabled(&self, composed: &Composed, out: &mut Vec<Action>) {
-        self.engines(composed).for_each(|face| out.extend_from_slice(&face.actions));
-        out.extend_from_slice(&self.faces.at(composed.faces[0]).sends);
+        let [first, second, between] = composed.faces.map(|face| self.faces.at(face));
+        for actions in [&first.actions, &second.actions, &first.sends] {
+            out.extend_from_slice(actions);
+        }
         let busy = !out.is_empty();
-        out.extend_from_slice(self.lists.at(self.ask(OTHER_ACTIONS + u32::from(busy), composed, |world| {
-            let mut others = Vec::new();
-            world.other_actions(&self.machine, busy, &mut others);
-            self.lists.push(others.into())
-        })));
+        out.extend_from_slice(between.others[usize::from(busy)].as_ref().unwrap_or_else(|| {
+            self.lists.at(self.ask(OTHER_ACTIONS + u32::from(busy), composed, |world| {
+                self.lists.push(world.other_actions(&self.machine, busy).into())
+            }))
+        }));
     }
 
     /// As [`World::class`].
@@ -142,35 +169,42 @@ impl<P: Protocol> Composer<P> {
 
     /// As [`World::done`].
     pub fn done(&self, composed: &Composed) -> bool {
-        self.ask(DONE, composed, |world| u32::from(world.done(&self.machine))) == 1
+        self.faces.at(composed.faces[2]).quiet
+            && self.ask(DONE, composed, |world| u32::from(world.done(&self.machine))) == 1
     }
 
     /// As [`World::encode`].
     pub fn encode(&self, composed: &Composed, out: &mut Vec<u8>) {
-        NAMES.with_borrow_mut(|names| {
-            names.clear();
-            for (e, face) in self.engines(composed).enumerate() {
-                out.extend_from_slice(&face.encoded);
-                World::<P>::adopt_engine(e, &face.names, names);
+        self.faces(composed).for_each(|face| out.extend_from_slice(&face.encoded));
+        let faces = composed.faces.map(|face| self.faces.at(face));
+        let names = |place| match place {
+            0 | PEER => &faces[0].names,
+            1 => &faces[1].names,
+            _ => &faces[2].names,
+        };
+        encode::ties(self.machine.engines.len(), names, out);
+    }
+
+    fn faces(&self, composed: &Composed) -> impl Iterator<Item = &Face> {
+        composed.faces.into_iter().map(|face| self.faces.at(face))
+    }
+
+    /// The number of the face of one side.
+    fn face(&self, composed: &Composed, side: usize) -> u32 {
+        self.ask(FACE + side as u32, composed, |world| {
+            let mut face = Face::of(world, side);
+            if side == 2 {
+                face.others = [false, true].map(|busy| self.others(composed, busy));
             }
-            self.tables.rest(&composed.numbers).encode(self.machine.engines.len(), names, out);
-        });
+            self.faces.push(face)
+        })
     }
 
-    fn engines(&self, composed: &Composed) -> impl Iterator<Item = &Face> {
-        composed.faces.into_iter().take(self.machine.engines.len()).map(|face| self.faces.at(face))
-    }
-
-    /// Gives a world other parts.
-    fn set(&self, composed: &mut Composed, written: &[(u8, u32)]) {
-        let mut engines = 0;
-        for &(part, number) in written {
-            composed.numbers[usize::from(part)] = number;
-            engines |= 1 << (usize::from(part) / OF_ENGINE);
-        }
-        for e in (0..self.machine.engines.len()).filter(|e| engines >> e & 1 == 1) {
-            composed.faces[e] = self.ask(FACE + e as u32, composed, |world| self.faces.push(Face::of(world, e)));
-        }
+    /// What can happen beside what engines do, if no engine must be asked.
+    fn others(&self, composed: &Composed, busy: bool) -> Option<Box<[Action]>> {
+        let mut world = self.world(composed);
+        let others = world.other_actions(&self.machine, busy);
+        self.tables.looked_at(&mut world).iter().all(|part| SIDES[2].contains(part)).then(|| others.into())
     }
 
     /// The number of the answer to a question.
@@ -187,21 +221,22 @@ impl<P: Protocol> Composer<P> {
 }
 
 impl Face {
-    fn of<P: Protocol>(world: &World<P>, e: usize) -> Face {
+    fn of<P: Protocol>(world: &World<P>, side: usize) -> Face {
+        let mut face = Face::default();
         let (mut names, mut encoded) = (Renamer::default(), Vec::new());
-        world.encode_engine(e, &mut names, &mut encoded);
+        if side < world.engines.len() {
+            world.encode_engine(side, &mut names, &mut encoded);
+            let (mut actions, mut sends) = (Vec::new(), Vec::new());
+            world.engine_actions(side, &mut actions);
+            if side == 0 {
+                world.nic_actions(&mut sends);
+            }
+            face = Face { held: world.holds(side), actions: actions.into(), sends: sends.into(), ..face };
+        } else if side == 2 {
+            world.encode_between(&mut names, &mut encoded);
+            face.quiet = world.quiet();
+        }
         names.settle();
-        let (mut actions, mut sends) = (Vec::new(), Vec::new());
-        world.engine_actions(e, &mut actions);
-        if e == 0 {
-            world.nic_actions(&mut sends);
-        }
-        Face {
-            encoded: encoded.into(),
-            names: Arc::new(names),
-            held: world.holds(e),
-            actions: actions.into(),
-            sends: sends.into(),
-        }
+        Face { encoded: encoded.into(), names, ..face }
     }
 }

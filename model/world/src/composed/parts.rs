@@ -32,15 +32,18 @@ use crate::protocol::Protocol;
 use crate::world::{Client, Left, World};
 
 /// Parts of one engine.
-pub(super) const OF_ENGINE: usize = 5;
+const OF_ENGINE: usize = 5;
 const LINKS: usize = 2 * OF_ENGINE;
-const ARRIVED: usize = LINKS + 2;
-const CLIENTS: usize = ARRIVED + 1;
+const CLIENTS: usize = LINKS + 2;
 const TIMERS: usize = CLIENTS + 1;
 const BUDGET: usize = TIMERS + 1;
-const ROOMS: usize = BUDGET + 1;
+const ARRIVED: usize = BUDGET + 1;
+const ROOMS: usize = ARRIVED + 1;
 /// All parts of a world.
 pub(super) const PARTS: usize = ROOMS + 1;
+
+/// The parts of each side of a world: its engines, and what is between them. The last two parts have no side.
+pub(super) const SIDES: [std::ops::Range<usize>; 3] = [0..OF_ENGINE, OF_ENGINE..LINKS, LINKS..ARRIVED];
 
 /// A world, part by part, each by its number among all values of that part.
 pub(super) type Numbers = [u32; PARTS];
@@ -166,15 +169,6 @@ impl<P: Protocol> Tables<P> {
         let mut writes = Writes(Vec::with_capacity(PARTS));
         self.visit(world, &mut writes);
         writes.0
-    }
-
-    pub(super) fn rest(&self, numbers: &Numbers) -> crate::encode::Rest<'_> {
-        crate::encode::Rest {
-            clients: self.clients(numbers),
-            left: self.budget.at(numbers[BUDGET]),
-            links: [self.links[0].at(numbers[LINKS]), self.links[1].at(numbers[LINKS + 1])],
-            timers: self.timers(numbers),
-        }
     }
 
     pub(super) fn clients(&self, numbers: &Numbers) -> &[Client] {
