@@ -11,7 +11,7 @@ fn main() {
         for liveness in [true] {
         let mut best = [f64::MAX; 4];
         for _ in 0..1 {
-            for which in 2..3 {
+            for which in [std::env::var("W").unwrap().parse::<usize>().unwrap()] {
                 let options = Options { threads: 1 + which % 2, liveness, ..Options::default() };
                 let start = Instant::now();
                 let outcome = if which < 2 { explore(&system, &options) } else { explore(&system.composed(false), &options) };

@@ -47,6 +47,8 @@ pub enum Space {
     Room,
 }
 
+const SPACES: usize = 9;
+
 /// Things of one kind, by number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Names<'a> {
@@ -56,11 +58,13 @@ pub struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// How many there are.
+    #[inline]
     pub fn len(self) -> usize {
         self.adopted.len() + self.own.len()
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -74,17 +78,12 @@ impl<'a> Names<'a> {
     }
 
     /// The number of a thing, if it has one.
+    #[inline]
     pub fn number(self, thing: u64) -> Option<usize> {
-        self.iter().position(|known| known == thing)
-    }
-
-    /// All of them, in order.
-    pub fn iter(self) -> impl Iterator<Item = u64> + 'a {
-        self.adopted.iter().chain(self.own).copied()
+        let own = || self.own.iter().position(|&known| known == thing).map(|at| self.adopted.len() + at);
+        self.adopted.iter().position(|&known| known == thing).or_else(own)
     }
 }
-
-const SPACES: usize = 9;
 
 impl Renamer {
     /// Forgets all names; keeps memory.
@@ -130,6 +129,7 @@ impl Renamer {
     }
 
     /// Everything of a kind that was named in a place, in the order of the numbers.
+    #[inline]
     pub fn named(&self, place: u8, space: Space) -> Names<'_> {
         let at = usize::from(place) * SPACES + space as usize;
         Names { adopted: adopted(&self.adopted, at), own: self.tables.get(at).map_or(&[], Vec::as_slice) }
@@ -206,6 +206,7 @@ impl Renamer {
     }
 }
 
+#[inline]
 fn adopted(parts: &[Option<Arc<Renamer>>], at: usize) -> &[u64] {
     let part = parts.get(at / SPACES).and_then(Option::as_ref);
     part.and_then(|part| part.tables.get(at)).map_or(&[], Vec::as_slice)

@@ -124,27 +124,34 @@ const TIMERS: u8 = 4;
 /// home, or the next ones for what its home does not know. `names` gives the names of a place.
 pub(crate) fn ties<'a>(engines: usize, names: impl Fn(u8) -> &'a Renamer, out: &mut Vec<u8>) {
     let named = |place: u8, space: Space| names(place).named(place, space);
-    let mut tie = |things: Names<'_>, homes: [Names<'_>; 2]| {
-        out.extend(things.iter().enumerate().map(|(own, thing)| {
-            let second = || homes[1].number(thing).map(|number| homes[0].len() + number);
-            let known = homes[0].number(thing).or_else(second);
-            let number = known.unwrap_or(homes[0].len() + homes[1].len() + own);
-            u8::try_from(number).expect("a world of at most 255 things of a kind")
-        }));
-    };
     let none = Names::default();
     let rooms = [named(0, Space::Room), if engines > 1 { named(1, Space::Room) } else { none }];
-    tie(rooms[1], [rooms[0], none]);
-    tie(named(BETWEEN, Space::Room), rooms);
+    tie(rooms[1], [rooms[0], none], out);
+    tie(named(BETWEEN, Space::Room), rooms, out);
     for e in 0..engines as u8 {
-        tie(named(TIMERS + e, Space::Life), [named(e, Space::Life), none]);
+        tie(named(TIMERS + e, Space::Life), [named(e, Space::Life), none], out);
     }
-    if engines > 1 {
-        for space in [Space::DevicePage, Space::HostPage, Space::DeviceBlock, Space::HostBlock] {
-            let (home, sent) = (named(1, space), named(PEER, space));
-            tie(sent, [home, none]);
-            tie(named(BETWEEN, space), [home, sent]);
+    for (page, block) in [(Space::DevicePage, Space::DeviceBlock), (Space::HostPage, Space::HostBlock)] {
+        // A block is never named without its page.
+        if named(PEER, page).is_empty() && named(BETWEEN, page).is_empty() {
+            continue;
         }
+        for space in [page, block] {
+            let (home, sent) = (named(1, space), named(PEER, space));
+            tie(sent, [home, none], out);
+            tie(named(BETWEEN, space), [home, sent], out);
+        }
+    }
+}
+
+#[inline]
+fn tie(things: Names<'_>, homes: [Names<'_>; 2], out: &mut Vec<u8>) {
+    for own in 0..things.len() {
+        let thing = things.at(own);
+        let second = || homes[1].number(thing).map(|number| homes[0].len() + number);
+        let known = homes[0].number(thing).or_else(second);
+        let number = known.unwrap_or(homes[0].len() + homes[1].len() + own);
+        out.push(u8::try_from(number).expect("a world of at most 255 things of a kind"));
     }
 }
 
