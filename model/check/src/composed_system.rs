@@ -30,40 +30,40 @@ impl<P: Protocol> WorldSystem<P> {
 }
 
 impl<P: Protocol> System for ComposedSystem<'_, P> {
-    type State = Composed;
+    type State = Composed<P>;
     type Action = Action;
 
-    fn initial(&self) -> Vec<Composed> {
+    fn initial(&self) -> Vec<Composed<P>> {
         self.worlds.initial().into_iter().map(|world| self.composer.compose(world)).collect()
     }
 
-    fn enabled(&self, state: &Composed, out: &mut Vec<Action>) {
+    fn enabled(&self, state: &Composed<P>, out: &mut Vec<Action>) {
         self.composer.enabled(state, out);
     }
 
-    fn step(&self, state: &mut Composed, action: &Action, found: &mut Found) {
+    fn step(&self, state: &mut Composed<P>, action: &Action, found: &mut Found) {
         let mut seen = kvweft_world::Found::default();
         self.composer.step(state, *action, &mut seen);
         note(seen, found);
     }
 
-    fn class(&self, state: &Composed, action: &Action) -> Class {
+    fn class(&self, state: &Composed<P>, action: &Action) -> Class {
         self.composer.class(state, action).into()
     }
 
-    fn done(&self, state: &Composed) -> bool {
+    fn done(&self, state: &Composed<P>) -> bool {
         self.composer.done(state)
     }
 
-    fn encode(&self, state: &Composed, out: &mut Vec<u8>) {
-        self.composer.encode(state, out);
+    fn encode(&self, state: &Composed<P>, out: &mut Vec<u8>) {
+        NAMES.with_borrow_mut(|names| self.composer.encode(state, names, out));
     }
 
-    fn canonical(&self, state: &Composed, out: &mut Vec<u8>) {
+    fn canonical(&self, state: &Composed<P>, out: &mut Vec<u8>) {
         NAMES.with_borrow_mut(|names| self.composer.world(state).encode_watched(names, out));
     }
 
-    fn eager(&self, state: &Composed, refuted: u64) -> Option<Action> {
+    fn eager(&self, state: &Composed<P>, refuted: u64) -> Option<Action> {
         self.worlds.eager(&self.composer.world(state), refuted)
     }
 
@@ -71,11 +71,11 @@ impl<P: Protocol> System for ComposedSystem<'_, P> {
         self.worlds.survives(violation)
     }
 
-    fn owed(&self, state: &Composed) -> Vec<Violation> {
+    fn owed(&self, state: &Composed<P>) -> Vec<Violation> {
         self.worlds.owed(&self.composer.world(state))
     }
 
-    fn actor(&self, state: &Composed, action: &Action) -> Cow<'static, str> {
+    fn actor(&self, state: &Composed<P>, action: &Action) -> Cow<'static, str> {
         self.worlds.actor(&self.composer.world(state), action)
     }
 

@@ -113,21 +113,6 @@ impl Renamer {
         self.adopted[place] = Some(Arc::clone(part));
     }
 
-    /// Makes names that were taken over its own, so that others can take over all of them.
-    pub fn settle(&mut self) {
-        for (place, part) in core::mem::take(&mut self.adopted).into_iter().enumerate() {
-            let Some(part) = part else { continue };
-            for at in place * SPACES..(place + 1) * SPACES {
-                let Some(first) = part.tables.get(at).filter(|first| !first.is_empty()) else { continue };
-                if self.tables.len() <= at {
-                    self.tables.resize_with(at + 1, Vec::new);
-                }
-                let own = core::mem::replace(&mut self.tables[at], first.clone());
-                self.tables[at].extend(own);
-            }
-        }
-    }
-
     /// Everything of a kind that was named in a place, in the order of the numbers.
     #[inline]
     pub fn named(&self, place: u8, space: Space) -> Names<'_> {

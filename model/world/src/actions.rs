@@ -191,12 +191,11 @@ impl<P: Protocol> World<P> {
 
     /// Whether everything that a request waits for is queued for its manager.
     fn only_unread(&self, engine: u8, timer: Timer) -> bool {
-        let Some(room) = self.clients[timer.request.0 as usize].room else { return false };
+        let Some(room) = self.clients[timer.request.0 as usize].room.filter(|_| engine == 1) else { return false };
         let status = self.links[1].iter().any(|message| {
             message.room == room && matches!(message.body, kvweft_core::Body::Status(kvweft_core::Status::Success))
         });
-        let unsent = self.engines[0].nic.iter().any(|run| run.op.room == room);
-        status && !unsent && engine == 1
+        status && self.engines[0].nic.iter().all(|run| run.op.room != room)
     }
 
     fn environment_actions(&self, machine: &Machine, out: &mut Vec<Action>) {

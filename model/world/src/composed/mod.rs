@@ -17,24 +17,61 @@ mod table;
 
 use kvweft_core::{Renamer, RuleSet, Touched};
 
+use std::borrow::Cow;
+
 use crate::actions::{Action, Class, class_of};
 use crate::config::Machine;
 use crate::encode::{self, PEER};
+use crate::engine::Report;
 use crate::part::Part;
 use crate::properties::Violation;
 use crate::protocol::Protocol;
 use crate::world::{Found, World};
-use arena::Arena;
+use arena::{Arena, Values};
 use memo::Memo;
 use parts::{Numbers, SIDES, Tables};
 use table::{Table, key};
 
-/// A world that is known by the numbers of its parts.
+/// A world that is known by the numbers of its parts; or a whole one, where there is nothing to gain from them.
+#[derive(Debug)]
+pub struct Composed<P>(Form<P>);
+
+#[derive(Debug)]
+enum Form<P> {
+    Parts(Parts),
+    Whole(Box<World<P>>),
+}
+
 #[derive(Clone, Copy, Debug)]
-pub struct Composed {
+struct Parts {
     numbers: Numbers,
     /// The numbers of how its sides look: they follow from those of the parts.
     faces: [u32; SIDES.len()],
+}
+
+impl Parts {
+    fn set(&mut self, written: &[(u8, u32)]) {
+        for &(part, number) in written {
+            self.numbers[usize::from(part)] = number;
+        }
+    }
+}
+
+impl<P: Clone> Clone for Composed<P> {
+    fn clone(&self) -> Self {
+        Composed(match &self.0 {
+            Form::Parts(parts) => Form::Parts(*parts),
+            Form::Whole(world) => Form::Whole(world.clone()),
+        })
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        match (&mut self.0, &source.0) {
+            (Form::Parts(parts), Form::Parts(source)) => *parts = *source,
+            (Form::Whole(world), Form::Whole(source)) => world.clone_from(source),
+            _ => *self = source.clone(),
+        }
+    }
 }
 
 /// What puts worlds together: all parts that were met, and what is remembered of them.
@@ -47,6 +84,10 @@ pub struct Composer<P> {
     /// From a face and a step to the face after it.
     turns: Table,
     steps: Arena<Step>,
+    /// Reports, what remains when one is taken from its queue, and from both to the whole step.
+    reports: Values<Report>,
+    taken: Arena<(u32, Vec<(u8, u32)>)>,
+    tellings: Table,
     faces: Arena<Face>,
     lists: Arena<Box<[Action]>>,
 }
@@ -79,10 +120,15 @@ struct Face {
     quiet: bool,
 }
 
+/// Steps and faces that are remembered at most; with all that goes with them about 1 KiB each.
+const ANSWERS_MAX: u32 = 1 << 20;
+
 /// Questions, as the memo knows them: actions come first.
 const OTHER_ACTIONS: u32 = 1 << 24;
 const DONE: u32 = OTHER_ACTIONS + 2;
 const FACE: u32 = DONE + 1;
+/// With engine and report.
+const REPORTS: u32 = 1 << 30;
 
 impl<P: Protocol> Composer<P> {
     /// One for worlds of this machine. With `watches`, steps also look for what refutes eager actions.
@@ -94,89 +140,144 @@ impl<P: Protocol> Composer<P> {
             memo: Memo::default(),
             turns: Table::default(),
             steps: Arena::default(),
+            reports: Values::default(),
+            taken: Arena::default(),
+            tellings: Table::default(),
             faces: Arena::default(),
             lists: Arena::default(),
         }
     }
 
-    /// A world in its parts.
-    pub fn compose(&self, mut world: World<P>) -> Composed {
-        let mut composed = Composed { numbers: Numbers::default(), faces: [0; SIDES.len()] };
-        for (part, number) in self.tables.written(&mut world) {
-            composed.numbers[usize::from(part)] = number;
+    /// A world in its parts, unless it has one engine only: then most steps change most of it.
+    pub fn compose(&self, mut world: World<P>) -> Composed<P> {
+        if !self.machine.split() {
+            return Composed(Form::Whole(Box::new(world)));
         }
-        composed.faces = std::array::from_fn(|side| self.face(&composed, side));
-        composed
+        let mut parts = Parts { numbers: Numbers::default(), faces: [0; SIDES.len()] };
+        parts.set(&self.tables.written(&mut world));
+        parts.faces = std::array::from_fn(|side| self.face(&parts, side));
+        Composed(Form::Parts(parts))
     }
 
     /// A world put together.
-    pub fn world(&self, composed: &Composed) -> World<P> {
-        self.tables.world(self.machine.engines.len(), &composed.numbers)
+    pub fn world<'a>(&self, composed: &'a Composed<P>) -> Cow<'a, World<P>> {
+        match &composed.0 {
+            Form::Parts(parts) => Cow::Owned(self.tables.world(&parts.numbers)),
+            Form::Whole(world) => Cow::Borrowed(world),
+        }
     }
 
     /// As [`World::step`].
-    pub fn step(&self, composed: &mut Composed, action: Action, found: &mut Found) {
-        let number = self.ask(action.code(), composed, |world| {
-            let mut found = Found { watches: self.watches, ..Found::default() };
-            world.act(&self.machine, action, &mut found);
-            let written = self.tables.written(world);
-            let sides = SIDES.iter().enumerate().filter(|(_, side)| written.iter().any(|&(at, _)| side.contains(&at.into())));
-            self.steps.push(Step {
-                sides: sides.map(|(side, _)| side).collect(),
-                written: written.into(),
-                violations: found.violations.into(),
-                touched: found.touched,
-                refuted: found.refuted,
-            })
-        });
+    pub fn step(&self, composed: &mut Composed<P>, action: Action, found: &mut Found) {
+        found.watches = self.watches;
+        let parts = match &mut composed.0 {
+            Form::Parts(parts) => parts,
+            Form::Whole(world) => return world.step(&self.machine, action, found),
+        };
+        let Some(number) = self.step_number(parts, action) else {
+            let mut world = Box::new(self.tables.world(&parts.numbers));
+            world.step(&self.machine, action, found);
+            composed.0 = Form::Whole(world);
+            return;
+        };
         let step = self.steps.at(number);
         found.violations.extend_from_slice(&step.violations);
         found.touched.unite(&step.touched);
         found.refuted |= step.refuted;
-        for &(part, number) in &step.written {
-            composed.numbers[usize::from(part)] = number;
-        }
+        parts.set(&step.written);
         for &side in &step.sides {
-            let turn = key(composed.faces[side] + 1, number);
+            let turn = key(parts.faces[side] + 1, number);
             let after = self.turns.get(turn).unwrap_or_else(|| {
-                let after = self.face(composed, side) + 1;
+                let after = self.face(parts, side) + 1;
                 self.turns.put(turn, after);
                 after
             });
-            composed.faces[side] = after - 1;
+            parts.faces[side] = after - 1;
         }
-        found.held = self.faces(composed).fold(found.held, |held, face| held.union(face.held));
+        found.held = self.faces(parts).fold(found.held, |held, face| held.union(face.held));
+    }
+
+    /// The number of what comes of a step; `None` if it is not known and there is no room for more.
+    fn step_number(&self, parts: &Parts, action: Action) -> Option<u32> {
+        let act = |world: &mut World<P>, act: &dyn Fn(&mut World<P>, &mut Found)| {
+            let mut found = Found { watches: self.watches, ..Found::default() };
+            act(world, &mut found);
+            self.steps.push(Step::of(self.tables.written(world), found))
+        };
+        let Action::Report { engine, source } = action else {
+            let all = |world: &mut World<P>, found: &mut Found| world.act(&self.machine, action, found);
+            return self.recall_or(action.code(), parts, |world| act(world, &all));
+        };
+        // What a manager does with a report does not depend on those behind it, of which there are many orders.
+        let taken = self.recall_or(action.code(), parts, |world| {
+            let report = world.engines[usize::from(engine)].reports[usize::from(source)].pop_front().expect("enabled");
+            self.taken.push((self.reports.number(&report), self.tables.written(world)))
+        })?;
+        let (report, written) = self.taken.at(taken);
+        let mut left = *parts;
+        left.set(written);
+        let told = |world: &mut World<P>, found: &mut Found| {
+            world.report(&self.machine, engine, **self.reports.at(*report), found);
+        };
+        let told = self.recall_or(REPORTS | u32::from(engine) << 24 | report, &left, |world| act(world, &told))?;
+        let both = key(taken + 1, told);
+        Some(self.tellings.get(both).map_or_else(
+            || {
+                let number = self.steps.push(self.steps.at(told).after(written));
+                self.tellings.put(both, number + 1);
+                number
+            },
+            |number| number - 1,
+        ))
     }
 
     /// As [`World::enabled`].
-    pub fn enabled(&self, composed: &Composed, out: &mut Vec<Action>) {
-        let [first, second, between] = composed.faces.map(|face| self.faces.at(face));
+    pub fn enabled(&self, composed: &Composed<P>, out: &mut Vec<Action>) {
+        let parts = match &composed.0 {
+            Form::Parts(parts) => parts,
+            Form::Whole(world) => return world.enabled(&self.machine, out),
+        };
+        let [first, second, between] = parts.faces.map(|face| self.faces.at(face));
         for actions in [&first.actions, &second.actions, &first.sends] {
             out.extend_from_slice(actions);
         }
         let busy = !out.is_empty();
         out.extend_from_slice(between.others[usize::from(busy)].as_ref().unwrap_or_else(|| {
-            self.lists.at(self.ask(OTHER_ACTIONS + u32::from(busy), composed, |world| {
+            self.lists.at(self.ask(OTHER_ACTIONS + u32::from(busy), parts, |world| {
                 self.lists.push(world.other_actions(&self.machine, busy).into())
             }))
         }));
     }
 
     /// As [`World::class`].
-    pub fn class(&self, composed: &Composed, action: &Action) -> Class {
-        class_of(action, || (self.tables.timers(&composed.numbers), self.tables.clients(&composed.numbers)))
+    pub fn class(&self, composed: &Composed<P>, action: &Action) -> Class {
+        match &composed.0 {
+            Form::Parts(parts) => {
+                class_of(action, || (self.tables.timers(&parts.numbers), self.tables.clients(&parts.numbers)))
+            }
+            Form::Whole(world) => world.class(action),
+        }
     }
 
     /// As [`World::done`].
-    pub fn done(&self, composed: &Composed) -> bool {
-        self.faces.at(composed.faces[2]).quiet
-            && self.ask(DONE, composed, |world| u32::from(world.done(&self.machine))) == 1
+    pub fn done(&self, composed: &Composed<P>) -> bool {
+        match &composed.0 {
+            Form::Parts(parts) => {
+                let quiet = self.faces.at(parts.faces[2]).quiet;
+                quiet && self.ask(DONE, parts, |world| u32::from(world.done(&self.machine))) == 1
+            }
+            Form::Whole(world) => world.done(&self.machine),
+        }
     }
 
     /// As [`World::encode`].
-    pub fn encode(&self, composed: &Composed, out: &mut Vec<u8>) {
-        self.faces(composed).for_each(|face| out.extend_from_slice(&face.encoded));
-        let faces = composed.faces.map(|face| self.faces.at(face));
+    pub fn encode(&self, composed: &Composed<P>, names: &mut Renamer, out: &mut Vec<u8>) {
+        let parts = match &composed.0 {
+            Form::Parts(parts) => parts,
+            Form::Whole(world) => return world.encode(names, out),
+        };
+        let faces = parts.faces.map(|face| self.faces.at(face));
+        faces.iter().for_each(|face| out.extend_from_slice(&face.encoded));
         let names = |place| match place {
             0 | PEER => &faces[0].names,
             1 => &faces[1].names,
@@ -185,38 +286,74 @@ impl<P: Protocol> Composer<P> {
         encode::ties(self.machine.engines.len(), names, out);
     }
 
-    fn faces(&self, composed: &Composed) -> impl Iterator<Item = &Face> {
-        composed.faces.into_iter().map(|face| self.faces.at(face))
+    fn faces(&self, parts: &Parts) -> impl Iterator<Item = &Face> {
+        parts.faces.into_iter().map(|face| self.faces.at(face))
     }
 
     /// The number of the face of one side.
-    fn face(&self, composed: &Composed, side: usize) -> u32 {
-        self.ask(FACE + side as u32, composed, |world| {
+    fn face(&self, parts: &Parts, side: usize) -> u32 {
+        self.ask(FACE + side as u32, parts, |world| {
             let mut face = Face::of(world, side);
             if side == 2 {
-                face.others = [false, true].map(|busy| self.others(composed, busy));
+                face.others = [false, true].map(|busy| self.others(parts, busy));
             }
             self.faces.push(face)
         })
     }
 
     /// What can happen beside what engines do, if no engine must be asked.
-    fn others(&self, composed: &Composed, busy: bool) -> Option<Box<[Action]>> {
-        let mut world = self.world(composed);
+    fn others(&self, parts: &Parts, busy: bool) -> Option<Box<[Action]>> {
+        let mut world = self.tables.world(&parts.numbers);
         let others = world.other_actions(&self.machine, busy);
         self.tables.looked_at(&mut world).iter().all(|part| SIDES[2].contains(part)).then(|| others.into())
     }
 
     /// The number of the answer to a question.
+    fn ask(&self, question: u32, parts: &Parts, answer: impl FnOnce(&mut World<P>) -> u32) -> u32 {
+        self.memo.recall(question, &parts.numbers).unwrap_or_else(|| self.answer(question, parts, answer))
+    }
+
+    /// As `ask`; `None` if the answer is not known and there is no room for more.
     #[inline]
-    fn ask(&self, question: u32, composed: &Composed, answer: impl FnOnce(&mut World<P>) -> u32) -> u32 {
-        self.memo.recall(question, &composed.numbers).unwrap_or_else(|| {
-            let mut world = self.world(composed);
-            Part::<()>::count_anew();
-            let answer = answer(&mut world);
-            self.memo.remember(question, &composed.numbers, &self.tables.looked_at(&mut world), answer);
-            answer
-        })
+    fn recall_or(&self, question: u32, parts: &Parts, answer: impl FnOnce(&mut World<P>) -> u32) -> Option<u32> {
+        let known = self.memo.recall(question, &parts.numbers);
+        known.or_else(|| (!self.is_full()).then(|| self.answer(question, parts, answer)))
+    }
+
+    fn answer(&self, question: u32, parts: &Parts, answer: impl FnOnce(&mut World<P>) -> u32) -> u32 {
+        let mut world = self.tables.world(&parts.numbers);
+        Part::<()>::count_anew();
+        let answer = answer(&mut world);
+        self.memo.remember(question, &parts.numbers, &self.tables.looked_at(&mut world), answer);
+        answer
+    }
+
+    fn is_full(&self) -> bool {
+        self.steps.len() + self.faces.len() + self.lists.len() > ANSWERS_MAX || self.memo.is_full()
+    }
+}
+
+impl Step {
+    fn of(written: Vec<(u8, u32)>, found: Found) -> Step {
+        let changed = |side: &usize| written.iter().any(|&(at, _)| SIDES[*side].contains(&at.into()));
+        Step {
+            sides: (0..SIDES.len()).filter(changed).collect(),
+            written: written.into(),
+            violations: found.violations.into(),
+            touched: found.touched,
+            refuted: found.refuted,
+        }
+    }
+
+    /// The same behind other writes.
+    fn after(&self, written: &[(u8, u32)]) -> Step {
+        let found = Found {
+            violations: self.violations.to_vec(),
+            touched: self.touched,
+            refuted: self.refuted,
+            ..Found::default()
+        };
+        Step::of(written.iter().chain(&self.written).copied().collect(), found)
     }
 }
 
@@ -236,7 +373,6 @@ impl Face {
             world.encode_between(&mut names, &mut encoded);
             face.quiet = world.quiet();
         }
-        names.settle();
         Face { encoded: encoded.into(), names, ..face }
     }
 }

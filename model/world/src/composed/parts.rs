@@ -118,8 +118,8 @@ impl<P: Protocol> Tables<P> {
         visitor.visit(ROOMS, &mut world.next_room, &self.rooms);
     }
 
-    /// A world that shares all its parts.
-    pub(super) fn world(&self, engines: usize, numbers: &Numbers) -> World<P> {
+    /// A world of two engines that shares all its parts.
+    pub(super) fn world(&self, numbers: &Numbers) -> World<P> {
         fn part<T>(values: &Values<T>, number: u32) -> Part<T> {
             Part::shared(Arc::clone(values.at(number)))
         }
@@ -134,7 +134,7 @@ impl<P: Protocol> Tables<P> {
             }
         };
         World {
-            engines: (0..engines).map(engine).collect(),
+            engines: vec![engine(0), engine(1)],
             arrived: part(&self.arrived, numbers[ARRIVED]),
             links: [0, 1].map(|link| part(&self.links[link], numbers[LINKS + link])),
             clients: part(&self.clients, numbers[CLIENTS]),
