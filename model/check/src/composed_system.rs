@@ -11,8 +11,11 @@ use crate::system::{Class, Found, System, Violation};
 use crate::words::Told;
 use crate::world_system::{WorldSystem, note};
 
-/// The same system as a [`WorldSystem`], for searches: equal steps, equal encodings. A state is 80 bytes, and means
-/// nothing to another `ComposedSystem`.
+/// Steps and faces that are remembered at most: about 1 KiB each, with the parts that go with them.
+pub const ANSWERS_MAX: u32 = 1 << 20;
+
+/// The same system as a [`WorldSystem`]: equal steps, equal encodings. A state is 88 bytes, and means nothing to another
+/// `ComposedSystem`.
 pub struct ComposedSystem<'a, P> {
     worlds: &'a WorldSystem<P>,
     composer: Composer<P>,
@@ -23,9 +26,14 @@ thread_local! {
 }
 
 impl<P: Protocol> WorldSystem<P> {
-    /// The same system, faster to search; `reduce` says whether the search is to be reduced.
-    pub fn composed(&self, reduce: bool) -> ComposedSystem<'_, P> {
-        ComposedSystem { worlds: self, composer: Composer::new(self.machine.clone(), reduce) }
+    /// The same system, faster to search as a whole. It has nothing to reduce a search by.
+    pub fn composed(&self) -> ComposedSystem<'_, P> {
+        self.composed_within(ANSWERS_MAX)
+    }
+
+    /// As [`WorldSystem::composed`], remembering so many steps at most.
+    pub fn composed_within(&self, answers_max: u32) -> ComposedSystem<'_, P> {
+        ComposedSystem { worlds: self, composer: Composer::new(self.machine.clone(), answers_max) }
     }
 }
 
@@ -57,14 +65,6 @@ impl<P: Protocol> System for ComposedSystem<'_, P> {
 
     fn encode(&self, state: &Composed<P>, out: &mut Vec<u8>) {
         NAMES.with_borrow_mut(|names| self.composer.encode(state, names, out));
-    }
-
-    fn canonical(&self, state: &Composed<P>, out: &mut Vec<u8>) {
-        NAMES.with_borrow_mut(|names| self.composer.world(state).encode_watched(names, out));
-    }
-
-    fn eager(&self, state: &Composed<P>, refuted: u64) -> Option<Action> {
-        self.worlds.eager(&self.composer.world(state), refuted)
     }
 
     fn survives(&self, violation: &Violation) -> bool {

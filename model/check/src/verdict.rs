@@ -131,8 +131,12 @@ impl Run<'_> {
     }
 
     pub(crate) fn explore(&self, drops: RuleSet) -> Outcome<Action> {
-        let options = self.options();
-        explore_with(&self.system(drops).composed(options.reduce), &options, self.progress)
+        let (system, options) = (self.system(drops), self.options());
+        if options.reduce {
+            explore_with(&system, &options, self.progress)
+        } else {
+            explore_with(&system.composed(), &options, self.progress)
+        }
     }
 
     fn explore_from(
@@ -143,7 +147,7 @@ impl Run<'_> {
     ) -> Result<Outcome<Action>, CheckpointError> {
         let Some(checkpoints) = checkpoints else { return Ok(self.explore(set)) };
         let checkpoint = self.checkpoint(checkpoints, drops);
-        explore_from(&self.system(set).composed(false), &self.options(), self.progress, &checkpoint)
+        explore_from(&self.system(set).composed(), &self.options(), self.progress, &checkpoint)
     }
 
     fn checkpoint(&self, checkpoints: &Checkpoints, drops: &[String]) -> Checkpoint {

@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use kvweft_core::{
-    Fence, FenceOn, Generation, LayerSet, LayerWait, MetadataSlot, Outcome, Part as TransferPart, Room, RuleSite, SendOp, StepId,
-    TransferId,
+    Fence, FenceOn, Generation, LayerSet, LayerWait, MetadataSlot, Outcome, Part as TransferPart, Room, RuleSite,
+    SendOp, StepId, TransferId,
 };
 use kvweft_trace::Content;
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvweft_core::{
-    BlockHash, Effect, Input, Message, Outcome, Part as TransferPart, RequestId, Role, Room, RuleSet, SendOp, Submit, Timer,
-    Touched,
+    BlockHash, Effect, Input, Message, Outcome, Part as TransferPart, RequestId, Role, Room, RuleSet, SendOp, Submit,
+    Timer, Touched,
 };
 
 use crate::actions::Action;

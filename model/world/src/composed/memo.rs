@@ -59,7 +59,9 @@ impl Memo {
             let look = || pack(Next::Look { node: self.nodes.fetch_add(1, Ordering::Relaxed), part });
             // Another thread that has not finished its entry yet: it will remember the same.
             let Some(next) = self.table.get(from).or_else(|| self.table.put(from, look())) else { return };
-            let Next::Look { node, part: there } = unpack(next) else { unreachable!("answers depend on what was looked at") };
+            let Next::Look { node, part: there } = unpack(next) else {
+                unreachable!("answers depend on what was looked at")
+            };
             debug_assert_eq!(part, there, "what is looked at next depends on what was seen");
             from = key(node, parts[part]);
         }

@@ -7,6 +7,9 @@
 //! Nothing here knows what a step looks at: [parts](crate::part) note it while the step is taken on a world put together
 //! from them. So there is one machine, and nothing that must be kept in line with it.
 //!
+//! Steps are not watched for what refutes eager actions: that looks at all that is under way, and a reduced search takes
+//! whole worlds.
+//!
 //! Numbers are given out in the order in which values are met, which with several threads is anybody's. They are compared
 //! for equality alone, and never leave this module.
 
@@ -77,8 +80,7 @@ impl<P: Clone> Clone for Composed<P> {
 /// What puts worlds together: all parts that were met, and what is remembered of them.
 pub struct Composer<P> {
     machine: Machine,
-    /// Whether steps look for what refutes eager actions.
-    watches: bool,
+    answers_max: u32,
     tables: Tables<P>,
     memo: Memo,
     /// From a face and a step to the face after it.
@@ -99,7 +101,6 @@ struct Step {
     written: Box<[(u8, u32)]>,
     violations: Box<[Violation]>,
     touched: Touched,
-    refuted: u64,
 }
 
 /// What can be seen of one side of a world alone: of an engine, or of what is between them. A face looks at all parts of
@@ -120,9 +121,6 @@ struct Face {
     quiet: bool,
 }
 
-/// Steps and faces that are remembered at most; with all that goes with them about 1 KiB each.
-const ANSWERS_MAX: u32 = 1 << 20;
-
 /// Questions, as the memo knows them: actions come first.
 const OTHER_ACTIONS: u32 = 1 << 24;
 const DONE: u32 = OTHER_ACTIONS + 2;
@@ -131,11 +129,12 @@ const FACE: u32 = DONE + 1;
 const REPORTS: u32 = 1 << 30;
 
 impl<P: Protocol> Composer<P> {
-    /// One for worlds of this machine. With `watches`, steps also look for what refutes eager actions.
-    pub fn new(machine: Machine, watches: bool) -> Self {
+    /// One for worlds of this machine. When it remembers `answers_max` steps and faces it remembers no more, and worlds stay
+    /// whole behind steps that it does not know.
+    pub fn new(machine: Machine, answers_max: u32) -> Self {
         Composer {
             machine,
-            watches,
+            answers_max,
             tables: Tables::default(),
             memo: Memo::default(),
             turns: Table::default(),
@@ -169,7 +168,6 @@ impl<P: Protocol> Composer<P> {
 
     /// As [`World::step`].
     pub fn step(&self, composed: &mut Composed<P>, action: Action, found: &mut Found) {
-        found.watches = self.watches;
         let parts = match &mut composed.0 {
             Form::Parts(parts) => parts,
             Form::Whole(world) => return world.step(&self.machine, action, found),
@@ -183,7 +181,6 @@ impl<P: Protocol> Composer<P> {
         let step = self.steps.at(number);
         found.violations.extend_from_slice(&step.violations);
         found.touched.unite(&step.touched);
-        found.refuted |= step.refuted;
         parts.set(&step.written);
         for &side in &step.sides {
             let turn = key(parts.faces[side] + 1, number);
@@ -200,7 +197,7 @@ impl<P: Protocol> Composer<P> {
     /// The number of what comes of a step; `None` if it is not known and there is no room for more.
     fn step_number(&self, parts: &Parts, action: Action) -> Option<u32> {
         let act = |world: &mut World<P>, act: &dyn Fn(&mut World<P>, &mut Found)| {
-            let mut found = Found { watches: self.watches, ..Found::default() };
+            let mut found = Found::default();
             act(world, &mut found);
             self.steps.push(Step::of(self.tables.written(world), found))
         };
@@ -329,7 +326,7 @@ impl<P: Protocol> Composer<P> {
     }
 
     fn is_full(&self) -> bool {
-        self.steps.len() + self.faces.len() + self.lists.len() > ANSWERS_MAX || self.memo.is_full()
+        self.steps.len() + self.faces.len() + self.lists.len() > self.answers_max || self.memo.is_full()
     }
 }
 
@@ -341,18 +338,12 @@ impl Step {
             written: written.into(),
             violations: found.violations.into(),
             touched: found.touched,
-            refuted: found.refuted,
         }
     }
 
     /// The same behind other writes.
     fn after(&self, written: &[(u8, u32)]) -> Step {
-        let found = Found {
-            violations: self.violations.to_vec(),
-            touched: self.touched,
-            refuted: self.refuted,
-            ..Found::default()
-        };
+        let found = Found { violations: self.violations.to_vec(), touched: self.touched, ..Found::default() };
         Step::of(written.iter().chain(&self.written).copied().collect(), found)
     }
 }

@@ -25,11 +25,7 @@ struct Slot {
 
 impl Default for Table {
     fn default() -> Self {
-        Table {
-            levels: [const { OnceLock::new() }; LEVELS],
-            newest: AtomicUsize::new(0),
-            filled: AtomicUsize::new(0),
-        }
+        Table { levels: [const { OnceLock::new() }; LEVELS], newest: AtomicUsize::new(0), filled: AtomicUsize::new(0) }
     }
 }
 
@@ -146,7 +142,9 @@ mod tests {
     #[test]
     fn the_first_of_two_threads_to_add_an_entry_wins_for_both() {
         let table = Table::default();
-        let add = |offset: u32| (1..20_000).filter_map(|at| Some((at, table.put(key(at, 0), at + offset)?))).collect::<Vec<_>>();
+        let add = |offset: u32| {
+            (1..20_000).filter_map(|at| Some((at, table.put(key(at, 0), at + offset)?))).collect::<Vec<_>>()
+        };
         let (one, other) = std::thread::scope(|scope| {
             let other = scope.spawn(|| add(1 << 20));
             (add(0), other.join().expect("it adds entries"))
