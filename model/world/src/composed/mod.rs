@@ -18,9 +18,10 @@ mod memo;
 mod parts;
 mod table;
 
-use kvweft_core::{Renamer, RuleSet, Touched};
-
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kvweft_core::{Renamer, RuleSet, Touched};
 
 use crate::actions::{Action, Class, class_of};
 use crate::config::Machine;
@@ -81,6 +82,8 @@ impl<P: Clone> Clone for Composed<P> {
 pub struct Composer<P> {
     machine: Machine,
     answers_max: u32,
+    /// Nothing more is to be remembered.
+    full: AtomicBool,
     tables: Tables<P>,
     memo: Memo,
     /// From a face and a step to the face after it.
@@ -129,12 +132,13 @@ const FACE: u32 = DONE + 1;
 const REPORTS: u32 = 1 << 30;
 
 impl<P: Protocol> Composer<P> {
-    /// One for worlds of this machine. When it remembers `answers_max` steps and faces it remembers no more, and worlds stay
-    /// whole behind steps that it does not know.
+    /// One for worlds of this machine. Once it remembers more than `answers_max` steps and the like, every step leaves a whole
+    /// world behind.
     pub fn new(machine: Machine, answers_max: u32) -> Self {
         Composer {
             machine,
             answers_max,
+            full: AtomicBool::new(false),
             tables: Tables::default(),
             memo: Memo::default(),
             turns: Table::default(),
@@ -168,16 +172,16 @@ impl<P: Protocol> Composer<P> {
 
     /// As [`World::step`].
     pub fn step(&self, composed: &mut Composed<P>, action: Action, found: &mut Found) {
+        if let Form::Parts(parts) = &composed.0
+            && self.full.load(Ordering::Relaxed)
+        {
+            composed.0 = Form::Whole(Box::new(self.tables.world(&parts.numbers)));
+        }
         let parts = match &mut composed.0 {
             Form::Parts(parts) => parts,
             Form::Whole(world) => return world.step(&self.machine, action, found),
         };
-        let Some(number) = self.step_number(parts, action) else {
-            let mut world = Box::new(self.tables.world(&parts.numbers));
-            world.step(&self.machine, action, found);
-            composed.0 = Form::Whole(world);
-            return;
-        };
+        let number = self.step_number(parts, action);
         let step = self.steps.at(number);
         found.violations.extend_from_slice(&step.violations);
         found.touched.unite(&step.touched);
@@ -194,8 +198,8 @@ impl<P: Protocol> Composer<P> {
         found.held = self.faces(parts).fold(found.held, |held, face| held.union(face.held));
     }
 
-    /// The number of what comes of a step; `None` if it is not known and there is no room for more.
-    fn step_number(&self, parts: &Parts, action: Action) -> Option<u32> {
+    /// The number of what comes of a step.
+    fn step_number(&self, parts: &Parts, action: Action) -> u32 {
         let act = |world: &mut World<P>, act: &dyn Fn(&mut World<P>, &mut Found)| {
             let mut found = Found::default();
             act(world, &mut found);
@@ -203,29 +207,27 @@ impl<P: Protocol> Composer<P> {
         };
         let Action::Report { engine, source } = action else {
             let all = |world: &mut World<P>, found: &mut Found| world.act(&self.machine, action, found);
-            return self.recall_or(action.code(), parts, |world| act(world, &all));
+            return self.ask(action.code(), parts, |world| act(world, &all));
         };
         // What a manager does with a report does not depend on those behind it, of which there are many orders.
-        let taken = self.recall_or(action.code(), parts, |world| {
+        let taken = self.ask(action.code(), parts, |world| {
             let report = world.engines[usize::from(engine)].reports[usize::from(source)].pop_front().expect("enabled");
             self.taken.push((self.reports.number(&report), self.tables.written(world)))
-        })?;
+        });
         let (report, written) = self.taken.at(taken);
         let mut left = *parts;
         left.set(written);
         let told = |world: &mut World<P>, found: &mut Found| {
             world.report(&self.machine, engine, **self.reports.at(*report), found);
         };
-        let told = self.recall_or(REPORTS | u32::from(engine) << 24 | report, &left, |world| act(world, &told))?;
+        let told = self.ask(REPORTS | u32::from(engine) << 24 | report, &left, |world| act(world, &told));
         let both = key(taken + 1, told);
-        Some(self.tellings.get(both).map_or_else(
-            || {
-                let number = self.steps.push(self.steps.at(told).after(written));
-                self.tellings.put(both, number + 1);
-                number
-            },
-            |number| number - 1,
-        ))
+        let number = self.tellings.get(both).unwrap_or_else(|| {
+            let number = self.steps.push(self.steps.at(told).after(written)) + 1;
+            self.tellings.put(both, number);
+            number
+        });
+        number - 1
     }
 
     /// As [`World::enabled`].
@@ -291,6 +293,8 @@ impl<P: Protocol> Composer<P> {
     fn face(&self, parts: &Parts, side: usize) -> u32 {
         self.ask(FACE + side as u32, parts, |world| {
             let mut face = Face::of(world, side);
+            let looked_at = |part| self.tables.looked_at(world).contains(&part);
+            debug_assert!(SIDES[side].clone().all(looked_at), "a face looks at all of its side");
             if side == 2 {
                 face.others = [false, true].map(|busy| self.others(parts, busy));
             }
@@ -306,15 +310,9 @@ impl<P: Protocol> Composer<P> {
     }
 
     /// The number of the answer to a question.
+    #[inline]
     fn ask(&self, question: u32, parts: &Parts, answer: impl FnOnce(&mut World<P>) -> u32) -> u32 {
         self.memo.recall(question, &parts.numbers).unwrap_or_else(|| self.answer(question, parts, answer))
-    }
-
-    /// As `ask`; `None` if the answer is not known and there is no room for more.
-    #[inline]
-    fn recall_or(&self, question: u32, parts: &Parts, answer: impl FnOnce(&mut World<P>) -> u32) -> Option<u32> {
-        let known = self.memo.recall(question, &parts.numbers);
-        known.or_else(|| (!self.is_full()).then(|| self.answer(question, parts, answer)))
     }
 
     fn answer(&self, question: u32, parts: &Parts, answer: impl FnOnce(&mut World<P>) -> u32) -> u32 {
@@ -322,11 +320,10 @@ impl<P: Protocol> Composer<P> {
         Part::<()>::count_anew();
         let answer = answer(&mut world);
         self.memo.remember(question, &parts.numbers, &self.tables.looked_at(&mut world), answer);
+        if self.steps.len() + self.faces.len() + self.lists.len() > self.answers_max || self.memo.is_full() {
+            self.full.store(true, Ordering::Relaxed);
+        }
         answer
-    }
-
-    fn is_full(&self) -> bool {
-        self.steps.len() + self.faces.len() + self.lists.len() > self.answers_max || self.memo.is_full()
     }
 }
 
