@@ -132,7 +132,12 @@ impl Run<'_> {
     }
 
     pub(crate) fn explore(&self, drops: RuleSet) -> Outcome<Action> {
-        explore_with(&self.system(drops), &self.options(), self.progress)
+        let (system, options) = (self.system(drops), self.options());
+        if options.reduce {
+            explore_with(&system, &options, self.progress)
+        } else {
+            explore_with(&system.composed(), &options, self.progress)
+        }
     }
 
     fn explore_from(
@@ -145,7 +150,8 @@ impl Run<'_> {
         match checkpoints {
             // A reduced search is more than one search, and has no checkpoints.
             Some(checkpoints) if !options.reduce => {
-                explore_from(&self.system(set), &options, self.progress, &self.checkpoint(checkpoints, drops))
+                let checkpoint = self.checkpoint(checkpoints, drops);
+                explore_from(&self.system(set).composed(), &options, self.progress, &checkpoint)
             }
             _ => Ok(self.explore(set)),
         }

@@ -14,7 +14,7 @@ pub(crate) struct Slot {
 }
 
 /// All slots of one tier.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pool {
     tier: Tier,
     slots: Vec<Slot>,

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod actions;
+mod composed;
 mod config;
 mod describe;
 mod driven;
@@ -21,6 +22,7 @@ mod nic;
 mod observe;
 mod operation;
 mod ops;
+mod part;
 pub mod properties;
 mod protocol;
 mod put_off;
@@ -29,6 +31,7 @@ mod stream;
 mod world;
 
 pub use actions::{Action, Class};
+pub use composed::{Composed, Composer};
 pub use config::{Budget, EngineConfig, Grain, Machine, Script, SubjectFault};
 pub use describe::{Blocked, Described};
 pub use driven::{Driven, NotAllowed};
