@@ -231,7 +231,7 @@ fn links_are_busy_for_as_long_as_their_bytes_take() {
         (bare.store, &profile.store_mb_per_s),
         (bare.network, &profile.network_mb_per_s),
     ] {
-        let took = link.bytes * 1000 / u64::from(rate.value);
+        let took = link.bytes * 1000 / rate.value;
         // Each layer is rounded up.
         assert!(link.busy_ns.abs_diff(took) <= 16 * link.operations, "{link:?}: {took}");
     }
