@@ -421,7 +421,9 @@ mod tests {
             run.report.conservation
         };
         assert!(seen(|_| ()).holds());
-        let wrongs: [(fn(&mut Simulation<'_>), fn(&Conservation) -> u64); 4] = [
+        type Wrong = fn(&mut Simulation<'_>);
+        type Count = fn(&Conservation) -> u64;
+        let wrongs: [(Wrong, Count); 4] = [
             (|run| run.bytes_begun += 1, |found| found.bytes),
             (|run| run.ended += 1, |found| found.requests),
             (|run| run.engines[0].tiers[1].taken += 1, |found| found.pages),
