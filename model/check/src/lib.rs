@@ -9,7 +9,6 @@ pub mod bounded;
 #[cfg(feature = "scenario-files")]
 pub mod build;
 pub mod builder;
-pub mod composed_system;
 pub mod deviations;
 pub mod explore;
 #[cfg(feature = "scenario-files")]

@@ -132,12 +132,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn explore(&self, drops: RuleSet) -> Outcome<Action> {
-        let (system, options) = (self.system(drops), self.options());
-        if options.reduce {
-            explore_with(&system, &options, self.progress)
-        } else {
-            explore_with(&system.composed(), &options, self.progress)
-        }
+        explore_with(&self.system(drops), &self.options(), self.progress)
     }
 
     fn explore_from(
@@ -150,8 +145,7 @@ impl Run<'_> {
         match checkpoints {
             // A reduced search is more than one search, and has no checkpoints.
             Some(checkpoints) if !options.reduce => {
-                let checkpoint = self.checkpoint(checkpoints, drops);
-                explore_from(&self.system(set).composed(), &options, self.progress, &checkpoint)
+                explore_from(&self.system(set), &options, self.progress, &self.checkpoint(checkpoints, drops))
             }
             _ => Ok(self.explore(set)),
         }

@@ -72,13 +72,19 @@ impl<P: Protocol> System for WorldSystem<P> {
     }
 
     fn step(&self, state: &mut World<P>, action: &Action, found: &mut Found) {
-        let mut seen = kvweft_world::Found { watches: true, ..Default::default() };
+        let mut seen = kvweft_world::Found::default();
         state.step(&self.machine, *action, &mut seen);
-        note(seen, found);
+        marks::note(&mut found.marks, &seen.touched, seen.held);
+        found.refuted |= seen.refuted;
+        found.violations.extend(seen.violations.into_iter().map(violation));
     }
 
     fn class(&self, state: &World<P>, action: &Action) -> Class {
-        state.class(action).into()
+        match state.class(action) {
+            kvweft_world::Class::System => Class::System,
+            kvweft_world::Class::Timer => Class::Timer,
+            kvweft_world::Class::Environment => Class::Environment,
+        }
     }
 
     fn done(&self, state: &World<P>) -> bool {
@@ -146,23 +152,6 @@ impl<P: Protocol> System for WorldSystem<P> {
 
     fn retrace(&self, _: usize, lines: &[StepLine]) -> Result<Vec<Action>, String> {
         record::retrace(self, lines).map_err(|impossible| impossible.to_string())
-    }
-}
-
-/// Adds what a step of a world showed.
-pub(crate) fn note(seen: kvweft_world::Found, found: &mut Found) {
-    marks::note(&mut found.marks, &seen.touched, seen.held);
-    found.refuted |= seen.refuted;
-    found.violations.extend(seen.violations.into_iter().map(violation));
-}
-
-impl From<kvweft_world::Class> for Class {
-    fn from(class: kvweft_world::Class) -> Class {
-        match class {
-            kvweft_world::Class::System => Class::System,
-            kvweft_world::Class::Timer => Class::Timer,
-            kvweft_world::Class::Environment => Class::Environment,
-        }
     }
 }
 

@@ -13,12 +13,12 @@ use crate::manager::{Manager, Request, TransferKind};
 use crate::rules::{Rule, Site};
 use crate::tree::{NIL, NodeId};
 
-/// Numbers things by where they are first met, each kind of thing apart in each *place*: an engine is one, and whoever
-/// encodes more than one manager chooses further ones.
+/// Numbers things by where they are first met. One per encoded state; several managers share it, each with its own
+/// `place`.
 #[derive(Clone, Debug, Default)]
 pub struct Renamer {
     tables: Vec<Vec<u64>>,
-    /// By place, names that were taken over; they come before those of the place in `tables`.
+    /// By place, names that were taken over; they come before those in `tables`.
     adopted: Vec<Option<Arc<Renamer>>>,
     place: u8,
 }
@@ -26,64 +26,19 @@ pub struct Renamer {
 /// What kind of thing a number names.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
-pub enum Space {
-    /// A slot of the device pool.
+enum Space {
     DevicePage,
-    /// A slot of the host pool.
     HostPage,
-    /// One life of a slot of the device pool.
     DeviceBlock,
-    /// One life of a slot of the host pool.
     HostBlock,
-    /// A copy or send.
     Transfer,
-    /// One life of a request.
     Life,
-    /// A forward step.
     Step,
-    /// A generation of an event slot.
     EventGeneration,
-    /// A hand-over.
     Room,
 }
 
 const SPACES: usize = 9;
-
-/// Things of one kind, by number.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Names<'a> {
-    adopted: &'a [u64],
-    own: &'a [u64],
-}
-
-impl<'a> Names<'a> {
-    /// How many there are.
-    #[inline]
-    pub fn len(self) -> usize {
-        self.adopted.len() + self.own.len()
-    }
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_empty(self) -> bool {
-        self.len() == 0
-    }
-
-    /// What has a number.
-    ///
-    /// # Panics
-    /// If nothing has it.
-    pub fn at(self, number: usize) -> u64 {
-        if number < self.adopted.len() { self.adopted[number] } else { self.own[number - self.adopted.len()] }
-    }
-
-    /// The number of a thing, if it has one.
-    #[inline]
-    pub fn number(self, thing: u64) -> Option<usize> {
-        let own = || self.own.iter().position(|&known| known == thing).map(|at| self.adopted.len() + at);
-        self.adopted.iter().position(|&known| known == thing).or_else(own)
-    }
-}
 
 impl Renamer {
     /// Forgets all names; keeps memory.
@@ -93,35 +48,33 @@ impl Renamer {
         self.place = 0;
     }
 
-    /// Whose names follow.
+    /// Which engine's names follow. Rooms are common to all.
     pub fn enter(&mut self, place: u8) {
         self.place = place;
     }
 
-    /// Whose names are given now.
+    /// The engine whose names are given now.
     pub fn place(&self) -> u8 {
         self.place
     }
 
-    /// Takes over the names that were given in the present place in an encoding of its own. It must be the first that
-    /// names things here.
-    pub fn adopt(&mut self, part: &Arc<Renamer>) {
+    /// Takes over the names that were given to one engine, the present one, in an encoding of its own. It must be the
+    /// first that names things of this engine. Rooms are common to all: `out` gets the number that each of them has here.
+    pub fn adopt(&mut self, part: &Arc<Renamer>, out: &mut Vec<u8>) {
         let place = usize::from(self.place);
         if self.adopted.len() <= place {
             self.adopted.resize(place + 1, None);
         }
         self.adopted[place] = Some(Arc::clone(part));
-    }
-
-    /// Everything of a kind that was named in a place, in the order of the numbers.
-    #[inline]
-    pub fn named(&self, place: u8, space: Space) -> Names<'_> {
-        let at = usize::from(place) * SPACES + space as usize;
-        Names { adopted: adopted(&self.adopted, at), own: self.tables.get(at).map_or(&[], Vec::as_slice) }
+        if place > 0 {
+            let rooms = part.tables.get(Space::Room as usize);
+            out.extend(rooms.into_iter().flatten().map(|&raw| self.number_in(Space::Room as usize, raw)));
+        }
     }
 
     fn number(&mut self, space: Space, raw: u64) -> u8 {
-        self.number_in(usize::from(self.place) * SPACES + space as usize, raw)
+        let place = if matches!(space, Space::Room) { 0 } else { usize::from(self.place) };
+        self.number_in(place * SPACES + space as usize, raw)
     }
 
     fn number_in(&mut self, at: usize, raw: u64) -> u8 {
@@ -162,7 +115,10 @@ impl Renamer {
     /// If no page of the tier has it yet.
     pub fn numbered(&self, tier: Tier, number: usize) -> PageId {
         let space = if tier == Tier::DEVICE { Space::DevicePage } else { Space::HostPage };
-        PageId(self.named(self.place, space).at(number) as u32)
+        let at = usize::from(self.place) * SPACES + space as usize;
+        let adopted = adopted(&self.adopted, at);
+        let raw = adopted.get(number).copied().unwrap_or_else(|| self.tables[at][number - adopted.len()]);
+        PageId(raw as u32)
     }
 
     /// The number of a transfer.
@@ -191,7 +147,6 @@ impl Renamer {
     }
 }
 
-#[inline]
 fn adopted(parts: &[Option<Arc<Renamer>>], at: usize) -> &[u64] {
     let part = parts.get(at / SPACES).and_then(Option::as_ref);
     part.and_then(|part| part.tables.get(at)).map_or(&[], Vec::as_slice)

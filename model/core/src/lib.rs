@@ -27,7 +27,7 @@ mod shelf;
 mod tree;
 
 pub use effect::*;
-pub use encode::{Names, Renamer, Space};
+pub use encode::Renamer;
 pub use geometry::*;
 pub use ids::*;
 pub use input::*;

@@ -14,7 +14,7 @@ pub(crate) struct Slot {
 }
 
 /// All slots of one tier.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pool {
     tier: Tier,
     slots: Vec<Slot>,

@@ -34,12 +34,6 @@ impl<T> Clone for Shelf<T> {
     }
 }
 
-impl<T> PartialEq for Shelf<T> {
-    fn eq(&self, _: &Shelf<T>) -> bool {
-        true
-    }
-}
-
 impl<T> Shelf<T> {
     /// An empty list with room for `len` entries.
     pub(crate) fn take(&mut self, len: usize) -> Vec<T> {

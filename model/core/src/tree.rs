@@ -49,7 +49,7 @@ const LEASES: usize = 3;
 
 /// A run of blocks. What a match and a lease look at comes first and fits a cache line: at real size a path is a hundred
 /// nodes and more, and each of them is far away in memory.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Node {
     pub(crate) blocks: Vec<BlockHash>,
@@ -137,7 +137,7 @@ pub(crate) struct Match {
 }
 
 /// The tree and its detached nodes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     unused: Vec<NodeId>,

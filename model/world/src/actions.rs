@@ -7,7 +7,7 @@ use kvweft_core::{Input, RequestId, Submit, Timer, Wait};
 use crate::config::Machine;
 use crate::engine::Report;
 use crate::protocol::Protocol;
-use crate::world::{Client, SLOW, World};
+use crate::world::{SLOW, World};
 
 /// Who is responsible for an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,29 +98,6 @@ pub enum Action {
     },
 }
 
-impl Action {
-    /// A number that no other action has, below 2^24.
-    pub(crate) fn code(self) -> u32 {
-        let (kind, a, b) = match self {
-            Action::Stream { engine, stream } => (0, engine, stream),
-            Action::Nic { at } => (1, at, 0),
-            Action::Report { engine, source } => (2, engine, source),
-            Action::Deliver { link } => (3, link, 0),
-            Action::Submit { request } => (4, request, 0),
-            Action::Abort { fault } => (5, fault, 0),
-            Action::Preempt { fault } => (6, fault, 0),
-            Action::Flush { engine } => (7, engine, 0),
-            Action::Fire { at, slow } => (8, at, u8::from(slow)),
-            Action::Lose { link } => (9, link, 0),
-            Action::Duplicate { link } => (10, link, 0),
-            Action::DuplicateReport => (11, 0, 0),
-            Action::Reorder { link } => (12, link, 0),
-            Action::FailPart { at } => (13, at, 0),
-        };
-        kind << 16 | u32::from(a) << 8 | u32::from(b)
-    }
-}
-
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
@@ -130,43 +107,30 @@ impl fmt::Display for Action {
 impl<P: Protocol> World<P> {
     /// Everything that can happen, in a fixed order.
     pub fn enabled(&self, machine: &Machine, out: &mut Vec<Action>) {
-        (0..self.engines.len()).for_each(|engine| self.engine_actions(engine, out));
-        self.nic_actions(out);
-        out.extend(self.other_actions(machine, !out.is_empty()));
+        self.system_actions(out);
+        let busy = !out.is_empty();
+        self.timer_actions(busy, out);
+        self.environment_actions(machine, out);
     }
 
-    /// What an engine can do by itself.
-    pub(crate) fn engine_actions(&self, e: usize, out: &mut Vec<Action>) {
-        for (stream, ops) in self.engines[e].streams.iter().enumerate() {
-            if !ops.is_empty() && self.stream_hold(e, stream).is_none() {
-                out.push(Action::Stream { engine: e as u8, stream: stream as u8 });
+    fn system_actions(&self, out: &mut Vec<Action>) {
+        for (e, engine) in self.engines.iter().enumerate() {
+            for (stream, ops) in engine.streams.iter().enumerate() {
+                if !ops.is_empty() && self.stream_hold(e, stream).is_none() {
+                    out.push(Action::Stream { engine: e as u8, stream: stream as u8 });
+                }
+            }
+            for (source, reports) in engine.reports.iter().enumerate() {
+                if !reports.is_empty() {
+                    out.push(Action::Report { engine: e as u8, source: source as u8 });
+                }
             }
         }
-        for (source, reports) in self.engines[e].reports.iter().enumerate() {
-            if !reports.is_empty() {
-                out.push(Action::Report { engine: e as u8, source: source as u8 });
-            }
-        }
-    }
-
-    pub(crate) fn nic_actions(&self, out: &mut Vec<Action>) {
         for (at, run) in self.engines[0].nic.iter().enumerate() {
             if run.done > 0 || self.engines[0].unmet(&run.op.after).is_none() {
                 out.push(Action::Nic { at: at as u8 });
             }
         }
-    }
-
-    /// Everything else; `busy` if an engine or the network can do something.
-    pub(crate) fn other_actions(&self, machine: &Machine, busy: bool) -> Vec<Action> {
-        let mut out = Vec::new();
-        self.deliveries(&mut out);
-        self.timer_actions(busy || !out.is_empty(), &mut out);
-        self.environment_actions(machine, &mut out);
-        out
-    }
-
-    fn deliveries(&self, out: &mut Vec<Action>) {
         for (link, messages) in self.links.iter().enumerate() {
             if !messages.is_empty() {
                 out.push(Action::Deliver { link: link as u8 });
@@ -191,11 +155,12 @@ impl<P: Protocol> World<P> {
 
     /// Whether everything that a request waits for is queued for its manager.
     fn only_unread(&self, engine: u8, timer: Timer) -> bool {
-        let Some(room) = self.clients[timer.request.0 as usize].room.filter(|_| engine == 1) else { return false };
+        let Some(room) = self.clients[timer.request.0 as usize].room else { return false };
         let status = self.links[1].iter().any(|message| {
             message.room == room && matches!(message.body, kvweft_core::Body::Status(kvweft_core::Status::Success))
         });
-        status && self.engines[0].nic.iter().all(|run| run.op.room != room)
+        let unsent = self.engines[0].nic.iter().any(|run| run.op.room == room);
+        status && !unsent && engine == 1
     }
 
     fn environment_actions(&self, machine: &Machine, out: &mut Vec<Action>) {
@@ -273,32 +238,28 @@ impl<P: Protocol> World<P> {
         client.submissions > 0 && client.open == 0
     }
 
-    /// Who is responsible for an action.
+    /// Who is responsible for an action. A timer of a request into which a fault was injected is the system's own means to
+    /// recover from it.
     pub fn class(&self, action: &Action) -> Class {
-        class_of(action, || (&self.timers, &self.clients))
-    }
-}
-
-/// Who is responsible for an action, given the timers and clients of the world. A timer of a request into which a fault was
-/// injected is the system's own means to recover from it.
-pub(crate) fn class_of<'a>(action: &Action, world: impl FnOnce() -> (&'a [(u8, Timer)], &'a [Client])) -> Class {
-    match action {
-        Action::Stream { .. } | Action::Nic { .. } | Action::Report { .. } | Action::Deliver { .. } => Class::System,
-        Action::Fire { at, slow: false } => {
-            let (timers, clients) = world();
-            let (_, timer) = timers[usize::from(*at)];
-            let faulty = clients[timer.request.0 as usize].faults != 0;
-            if faulty { Class::System } else { Class::Timer }
+        match action {
+            Action::Stream { .. } | Action::Nic { .. } | Action::Report { .. } | Action::Deliver { .. } => {
+                Class::System
+            }
+            Action::Fire { at, slow: false } => {
+                let (_, timer) = self.timers[usize::from(*at)];
+                let faulty = self.clients[timer.request.0 as usize].faults != 0;
+                if faulty { Class::System } else { Class::Timer }
+            }
+            Action::Fire { slow: true, .. }
+            | Action::Submit { .. }
+            | Action::Abort { .. }
+            | Action::Preempt { .. }
+            | Action::Flush { .. }
+            | Action::Lose { .. }
+            | Action::Duplicate { .. }
+            | Action::DuplicateReport
+            | Action::Reorder { .. }
+            | Action::FailPart { .. } => Class::Environment,
         }
-        Action::Fire { slow: true, .. }
-        | Action::Submit { .. }
-        | Action::Abort { .. }
-        | Action::Preempt { .. }
-        | Action::Flush { .. }
-        | Action::Lose { .. }
-        | Action::Duplicate { .. }
-        | Action::DuplicateReport
-        | Action::Reorder { .. }
-        | Action::FailPart { .. } => Class::Environment,
     }
 }

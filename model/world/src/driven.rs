@@ -317,7 +317,7 @@ impl<P: Protocol> Driven<P> {
             return Err(NotAllowed { why, owed_to: Some(fence.owed_to) });
         }
         if matches!(wanted, Operation::SendFail { .. }) {
-            self.world.fail_part(&self.machine, at, found.watches);
+            self.world.fail_part(&self.machine, at);
         } else {
             self.world.run_nic(&self.machine, at, found);
         }

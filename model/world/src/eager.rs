@@ -373,9 +373,6 @@ impl<P: Protocol> World<P> {
         work: Work<'_>,
         found: &mut Found,
     ) {
-        if !found.watches {
-            return;
-        }
         let uses = work.uses(engine);
         let queued = (!matches!(work, Work::Send(_))).then(|| (stream, self.engines[engine].streams[stream].len()));
         for (e, s, first) in self.unacknowledged() {
@@ -401,9 +398,6 @@ impl<P: Protocol> World<P> {
 
     /// A manager looks at pages, or gives them away.
     pub(crate) fn watch_pages(&self, engine: usize, pages: &[BlockRef], changes: bool, found: &mut Found) {
-        if !found.watches {
-            return;
-        }
         let uses = |&page| Use { engine, page, writes: changes, request: RequestId(0) };
         let uses: Vec<Use> = pages.iter().map(uses).collect();
         for (e, s, first) in self.unacknowledged() {
@@ -428,9 +422,6 @@ impl<P: Protocol> World<P> {
 
     /// A manager takes all reports at once.
     pub(crate) fn watch_poll(&self, engine: usize, found: &mut Found) {
-        if !found.watches {
-            return;
-        }
         for (e, s, first) in self.unacknowledged().filter(|&(e, ..)| e == engine) {
             found.refute(first.groups(), of_stream(e, s) + ENDS);
         }
@@ -452,9 +443,6 @@ impl<P: Protocol> World<P> {
 
     /// Somebody looks at all of the peer's memory.
     pub(crate) fn watch_arrivals(&self, found: &mut Found) {
-        if !found.watches {
-            return;
-        }
         let begun = self.engines[0].nic.iter().filter(|run| run.done > 0).map(|run| &run.op);
         for op in begun.chain(&self.arrived) {
             let groups = Work::Send(op).groups();

@@ -1,8 +1,6 @@
 //! The canonical encoding of a world, and what is owed at its end.
 
-use kvweft_core::{
-    BlockRef, Body, Fence, FenceOn, Message, Names, PageId, Pair, PartKind, Renamer, Space, Status, Tier, Wait,
-};
+use kvweft_core::{BlockRef, Body, Fence, FenceOn, Message, PageId, Pair, PartKind, Renamer, Status, Tier, Wait};
 
 use crate::config::Machine;
 use crate::engine::{Engine, NicRun, Report};
@@ -15,18 +13,14 @@ use crate::world::World;
 impl<P: Protocol> World<P> {
     /// Whether everything that was submitted has ended, and everything that was held has come back.
     pub fn done(&self, machine: &Machine) -> bool {
-        let quiet = self.quiet()
+        let quiet = self.clients.iter().all(|client| client.open == 0)
+            && self.links.iter().all(|link| link.is_empty())
             && self.engines.iter().all(|engine| {
                 engine.streams.iter().all(|stream| stream.is_empty())
                     && engine.nic.is_empty()
                     && engine.reports.iter().all(|reports| reports.is_empty())
             });
         quiet && self.owed(machine).is_empty()
-    }
-
-    /// Whether no client waits and no message is under way.
-    pub(crate) fn quiet(&self) -> bool {
-        self.clients.iter().all(|client| client.open == 0) && self.links.iter().all(|link| link.is_empty())
     }
 
     /// What is still owed when nothing more can happen.
@@ -44,52 +38,11 @@ impl<P: Protocol> World<P> {
 
     /// Appends bytes that are equal for worlds that differ in the names of things alone.
     pub fn encode(&self, names: &mut Renamer, out: &mut Vec<u8>) {
-        self.encode_apart(names, out);
-        ties(self.engines.len(), |_| names, out);
-    }
-
-    /// As [`World::encode`], for worlds of which eager actions are taken at once: with what has
-    /// ended unreported.
-    pub fn encode_watched(&self, names: &mut Renamer, out: &mut Vec<u8>) {
-        self.encode_apart(names, out);
+        names.clear();
         for (e, engine) in self.engines.iter().enumerate() {
             names.enter(e as u8);
-            for op in &engine.landed {
-                encode_op(op, e as u8, names, out);
-            }
-            out.push(255);
+            engine.manager.encode(names, out);
         }
-        names.enter(0);
-        for op in &self.arrived {
-            pairs(&op.pairs, (0, PEER), names, out);
-        }
-        ties(self.engines.len(), |_| names, out);
-    }
-
-    fn encode_apart(&self, names: &mut Renamer, out: &mut Vec<u8>) {
-        names.clear();
-        for e in 0..self.engines.len() {
-            self.encode_engine(e, names, out);
-        }
-        self.encode_between(names, out);
-    }
-
-    /// Appends one engine and what it has on the network, in names of its own.
-    pub(crate) fn encode_engine(&self, e: usize, names: &mut Renamer, out: &mut Vec<u8>) {
-        let engine = &self.engines[e];
-        names.enter(e as u8);
-        engine.manager.encode(names, out);
-        streams(engine, names, out);
-        for run in &engine.nic {
-            nic(run, names, out);
-        }
-        out.push(255);
-        memory(engine, names, out);
-    }
-
-    /// Appends what belongs to no engine, in names of its own.
-    pub(crate) fn encode_between(&self, names: &mut Renamer, out: &mut Vec<u8>) {
-        names.enter(BETWEEN);
         for client in &self.clients {
             out.extend([client.submissions, client.open | u8::from(client.finished) << 2 | client.faults << 3]);
             out.push(client.room.map_or(255, |room| names.room(room)));
@@ -99,6 +52,13 @@ impl<P: Protocol> World<P> {
         out.extend_from_slice(&left.preempts.to_le_bytes());
         out.extend(left.flushes);
         out.extend([left.losses, left.duplicates, left.reorders, left.slow, left.part_failures]);
+        for (e, engine) in self.engines.iter().enumerate() {
+            names.enter(e as u8);
+            streams(engine, names, out);
+        }
+        for run in &self.engines[0].nic {
+            nic(run, names, out);
+        }
         for link in &self.links {
             for message in link {
                 encode_message(message, names, out);
@@ -106,52 +66,33 @@ impl<P: Protocol> World<P> {
             out.push(255);
         }
         for (engine, timer) in &self.timers {
-            names.enter(TIMERS + engine);
+            names.enter(*engine);
             let life = names.life(timer.request, timer.life);
-            out.extend([*engine, timer.request.0 as u8, life, u8::from(timer.wait == Wait::Drain)]);
+            out.extend([timer.request.0 as u8, life, u8::from(timer.wait == Wait::Drain)]);
         }
         out.push(255);
-    }
-}
-
-/// Places where things are named that are not an engine's own: what it has on the network at its peer, what is between
-/// engines, and lives of which timers of each engine tell.
-pub(crate) const PEER: u8 = 2;
-const BETWEEN: u8 = 3;
-const TIMERS: u8 = 4;
-
-/// Appends which things that were named apart are the same: of each that is named where it is not at home, its number at
-/// home, or the next ones for what its home does not know. `names` gives the names of a place.
-pub(crate) fn ties<'a>(engines: usize, names: impl Fn(u8) -> &'a Renamer, out: &mut Vec<u8>) {
-    let named = |place: u8, space: Space| names(place).named(place, space);
-    let none = Names::default();
-    let rooms = [named(0, Space::Room), if engines > 1 { named(1, Space::Room) } else { none }];
-    tie(rooms[1], [rooms[0], none], out);
-    tie(named(BETWEEN, Space::Room), rooms, out);
-    for e in 0..engines as u8 {
-        tie(named(TIMERS + e, Space::Life), [named(e, Space::Life), none], out);
-    }
-    for (page, block) in [(Space::DevicePage, Space::DeviceBlock), (Space::HostPage, Space::HostBlock)] {
-        // A block is never named without its page.
-        if named(PEER, page).is_empty() && named(BETWEEN, page).is_empty() {
-            continue;
-        }
-        for space in [page, block] {
-            let (home, sent) = (named(1, space), named(PEER, space));
-            tie(sent, [home, none], out);
-            tie(named(BETWEEN, space), [home, sent], out);
+        for (e, engine) in self.engines.iter().enumerate() {
+            names.enter(e as u8);
+            memory(engine, names, out);
         }
     }
 }
 
-#[inline]
-fn tie(things: Names<'_>, homes: [Names<'_>; 2], out: &mut Vec<u8>) {
-    for own in 0..things.len() {
-        let thing = things.at(own);
-        let second = || homes[1].number(thing).map(|number| homes[0].len() + number);
-        let known = homes[0].number(thing).or_else(second);
-        let number = known.unwrap_or(homes[0].len() + homes[1].len() + own);
-        out.push(u8::try_from(number).expect("a world of at most 255 things of a kind"));
+impl<P: Protocol> World<P> {
+    /// As [`World::encode`], for worlds of which eager actions are taken at once: with what has
+    /// ended unreported.
+    pub fn encode_watched(&self, names: &mut Renamer, out: &mut Vec<u8>) {
+        self.encode(names, out);
+        for (e, engine) in self.engines.iter().enumerate() {
+            names.enter(e as u8);
+            for op in &engine.landed {
+                encode_op(op, e as u8, names, out);
+            }
+            out.push(255);
+        }
+        for op in &self.arrived {
+            pairs(&op.pairs, (0, 1), names, out);
+        }
     }
 }
 
@@ -168,6 +109,7 @@ fn encode_message(message: &Message, names: &mut Renamer, out: &mut Vec<u8>) {
     out.push(message.request.0 as u8);
     if let Body::Reserved { pages, metadata, .. } = &message.body {
         out.push(metadata.0 as u8);
+        names.enter(1);
         for &page in pages {
             names.block(page, out);
         }
@@ -268,7 +210,7 @@ fn nic(run: &NicRun, names: &mut Renamer, out: &mut Vec<u8>) {
     out.extend([run.done as u8, names.transfer(run.op.transfer), part.kind as u8, part.handle as u8]);
     out.push(names.room(run.op.room));
     fences(&run.op.after, names, out);
-    pairs(&run.op.pairs, (0, PEER), names, out);
+    pairs(&run.op.pairs, (0, 1), names, out);
     if part.kind == PartKind::Metadata {
         out.push(run.op.metadata.map_or(255, |slot| slot.0 as u8));
     }

@@ -1,23 +1,20 @@
 //! One engine of a world: a manager and the device under it.
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use kvweft_core::{
-    Fence, FenceOn, Generation, LayerSet, LayerWait, MetadataSlot, Outcome, Part as TransferPart, Room, RuleSite,
-    SendOp, StepId, TransferId,
+    Fence, FenceOn, Generation, LayerSet, LayerWait, MetadataSlot, Outcome, Part, Room, RuleSite, SendOp, StepId,
+    TransferId,
 };
 use kvweft_trace::Content;
 
-use crate::config::EngineConfig;
 use crate::kept::Kept;
 use crate::memory::Memory;
 use crate::ops::Op;
-use crate::part::Part;
 
 /// A one-sided write, and how far it has come.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct NicRun {
     pub(crate) op: Arc<SendOp>,
     /// Small operations done: begin and end of the whole, or of each page of each layer at the finest grain.
@@ -27,10 +24,10 @@ pub(crate) struct NicRun {
 }
 
 /// Something the device has to tell its manager.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     Step(StepId),
-    Completed(TransferId, TransferPart, Outcome),
+    Completed(TransferId, Part, Outcome),
     Metadata(MetadataSlot, Room),
 }
 
@@ -44,7 +41,7 @@ pub(crate) const FROM_NIC: usize = 3;
 crate::reuse::clone_in_place!(EventSlotState { queued, recorded, flags });
 
 /// A rotating slot of layer events.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventSlotState {
     /// The newest generation whose records are queued.
     pub(crate) queued: Option<Generation>,
@@ -55,28 +52,21 @@ pub(crate) struct EventSlotState {
     pub(crate) flags: LayerSet,
 }
 
-crate::reuse::clone_in_place!(Engine<P> { manager, device, nic, reports, memory });
-crate::reuse::clone_in_place!(Device { streams, landed, events, metadata, launched });
+crate::reuse::clone_in_place!(Engine<P> { manager, streams, nic, reports, landed, memory, events, metadata, launched });
 
 /// Requests, and how many tokens each will have.
 pub(crate) type Ends = Arc<[(u32, u32)]>;
 
-/// One engine. What it derefs to is its device.
+/// One engine.
 #[derive(Debug)]
 pub(crate) struct Engine<P> {
-    pub(crate) manager: Part<Kept<P>>,
-    pub(crate) device: Part<Device>,
-    pub(crate) nic: Part<Vec<NicRun>>,
-    pub(crate) reports: Part<[VecDeque<Report>; SOURCES]>,
-    pub(crate) memory: Part<Memory>,
-}
-
-/// The streams of an engine, and what goes with them.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Device {
+    pub(crate) manager: Kept<P>,
     pub(crate) streams: [VecDeque<Op>; 3],
-    /// Operations of streams that have ended, and whose reports the manager has not taken: kept by those who watch.
+    pub(crate) nic: Vec<NicRun>,
+    pub(crate) reports: [VecDeque<Report>; SOURCES],
+    /// Operations of streams that have ended, and whose reports the manager has not taken.
     pub(crate) landed: Vec<Op>,
+    pub(crate) memory: Memory,
     pub(crate) events: Vec<EventSlotState>,
     /// The room that each metadata row names.
     pub(crate) metadata: Vec<Option<Room>>,
@@ -84,36 +74,7 @@ pub(crate) struct Device {
     pub(crate) launched: Vec<(StepId, Ends)>,
 }
 
-impl<P> Deref for Engine<P> {
-    type Target = Device;
-
-    fn deref(&self) -> &Device {
-        &self.device
-    }
-}
-
-impl<P> DerefMut for Engine<P> {
-    fn deref_mut(&mut self) -> &mut Device {
-        &mut self.device
-    }
-}
-
-impl Device {
-    pub(crate) fn new(config: &EngineConfig) -> Device {
-        let slot = EventSlotState {
-            queued: None,
-            recorded: vec![None; usize::from(config.layers)],
-            flags: LayerSet::default(),
-        };
-        Device {
-            streams: [VecDeque::new(), VecDeque::new(), VecDeque::new()],
-            landed: Vec::new(),
-            events: vec![slot; usize::from(config.event_slots)],
-            metadata: vec![None; config.metadata_rows as usize],
-            launched: Vec::new(),
-        }
-    }
-
+impl<P> Engine<P> {
     /// The first fence of a list that has not happened, if any.
     pub(crate) fn unmet(&self, after: &[Fence]) -> Option<Fence> {
         after.iter().copied().find(|fence| !self.happened(fence.on))

@@ -5,7 +5,6 @@
 //! a shared manager remembers its answers: what it became, what it asked for, and how it is encoded. A manager is a
 //! function of its inputs, so nothing depends on whether an answer was remembered.
 
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -24,8 +23,6 @@ pub(crate) struct Kept<P>(Arc<Node<P>>);
 #[derive(Debug)]
 struct Node<P> {
     manager: P,
-    /// Whose it is.
-    engine: u8,
     accounts: OnceLock<Option<Accounts>>,
     at_rest: OnceLock<bool>,
     encoded: OnceLock<Encoded>,
@@ -142,21 +139,6 @@ impl<P> Clone for Kept<P> {
     }
 }
 
-impl<P: Protocol> PartialEq for Kept<P> {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.0.manager == other.0.manager
-    }
-}
-
-impl<P: Protocol> Eq for Kept<P> {}
-
-/// Of managers that differ in names alone, the hashes are the same.
-impl<P: Protocol> Hash for Kept<P> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.encoded().bytes.hash(state);
-    }
-}
-
 impl<P> Deref for Kept<P> {
     type Target = P;
 
@@ -172,10 +154,9 @@ impl<P> Clone for Answered<P> {
 }
 
 impl<P: Protocol> Kept<P> {
-    pub(crate) fn new(manager: P, engine: u8) -> Kept<P> {
+    pub(crate) fn new(manager: P) -> Kept<P> {
         Kept(Arc::new(Node {
             manager,
-            engine,
             accounts: OnceLock::new(),
             at_rest: OnceLock::new(),
             encoded: OnceLock::new(),
@@ -209,7 +190,7 @@ impl<P: Protocol> Kept<P> {
             let mut manager = self.0.manager.clone();
             let (result, orders) = take(&mut manager, machine, engine, input);
             let touched = manager.take_touched();
-            let next = result.map(|()| Kept::new(manager, engine as u8));
+            let next = result.map(|()| Kept::new(manager));
             let answered = Answered { next, orders, touched };
             // Somebody else may have been as fast; both answers are the same.
             let mut answers = self.0.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,20 +212,16 @@ impl<P: Protocol> Kept<P> {
         *self.0.at_rest.get_or_init(|| self.0.manager.at_rest())
     }
 
-    /// Appends the encoding, as the first of its engine.
+    /// Appends the encoding, as the first of its engine; a manager is always that of the same engine.
     pub(crate) fn encode(&self, names: &mut Renamer, out: &mut Vec<u8>) {
-        let encoded = self.encoded();
-        out.extend_from_slice(&encoded.bytes);
-        names.adopt(&encoded.names);
-    }
-
-    fn encoded(&self) -> &Encoded {
-        self.0.encoded.get_or_init(|| {
+        let encoded = self.0.encoded.get_or_init(|| {
             let (mut bytes, mut own) = (Vec::new(), Renamer::default());
-            own.enter(self.0.engine);
+            own.enter(names.place());
             self.0.manager.encode(&mut own, &mut bytes);
             Encoded { bytes, names: Arc::new(own) }
-        })
+        });
+        out.extend_from_slice(&encoded.bytes);
+        names.adopt(&encoded.names, out);
     }
 }
 

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-mod composed;
 mod config;
 mod describe;
 mod driven;
@@ -22,7 +21,6 @@ mod nic;
 mod observe;
 mod operation;
 mod ops;
-mod part;
 pub mod properties;
 mod protocol;
 mod put_off;
@@ -31,7 +29,6 @@ mod stream;
 mod world;
 
 pub use actions::{Action, Class};
-pub use composed::{Composed, Composer};
 pub use config::{Budget, EngineConfig, Grain, Machine, Script, SubjectFault};
 pub use describe::{Blocked, Described};
 pub use driven::{Driven, NotAllowed};

@@ -4,7 +4,7 @@ use kvweft_core::{BlockRef, Generation, PageId, Tier};
 use kvweft_trace::Content;
 
 /// One component of one layer of one page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub(crate) content: Content,
     /// Writes that have begun and not ended.
@@ -14,7 +14,7 @@ pub(crate) struct Cell {
 }
 
 /// Who has a page, as the manager's effects tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Owner {
     #[default]
     Free,
@@ -23,14 +23,14 @@ pub(crate) enum Owner {
 }
 
 /// One page of one tier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) owner: Owner,
     pub(crate) generation: Generation,
 }
 
 /// One tier: its pages, and the cells of all of them in a row.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Default)]
 pub(crate) struct Pages {
     pub(crate) pages: Vec<Page>,
     cells: Vec<Cell>,
@@ -38,7 +38,7 @@ pub(crate) struct Pages {
 }
 
 /// Both tiers of an engine.
-#[derive(Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) tiers: [Pages; 2],
 }

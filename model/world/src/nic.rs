@@ -55,14 +55,14 @@ impl<P: Protocol> World<P> {
         run.done += 1;
         if usize::from(run.done) == 2 * pieces.len() {
             self.push_completed(0, FROM_NIC, run.op.transfer, run.op.part);
-            self.arrive(&run, found.watches);
+            self.arrive(machine, &run);
         } else {
             self.engines[0].nic.insert(at, run);
         }
     }
 
-    fn arrive(&mut self, run: &NicRun, watches: bool) {
-        if watches {
+    fn arrive(&mut self, machine: &Machine, run: &NicRun) {
+        if !machine.driven {
             self.arrived.push(Arc::clone(&run.op));
         }
     }
@@ -85,7 +85,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// A write under way fails: what it has written is unknown.
-    pub(crate) fn fail_part(&mut self, machine: &Machine, at: usize, watches: bool) {
+    pub(crate) fn fail_part(&mut self, machine: &Machine, at: usize) {
         let run = self.engines[0].nic.remove(at);
         if run.done % 2 == 1 {
             let piece = &pieces(machine, &run)[usize::from(run.done) / 2];
@@ -99,7 +99,7 @@ impl<P: Protocol> World<P> {
                 }
             }
         }
-        self.arrive(&run, watches);
+        self.arrive(machine, &run);
         self.clients[run.op.transfer.request.0 as usize].faults |= OTHER;
         let report = Report::Completed(run.op.transfer, run.op.part, Outcome::Failed);
         self.engines[0].reports[FROM_NIC].push_back(report);

@@ -8,7 +8,7 @@ use kvweft_trace::Content;
 use crate::config::{EngineConfig, Grain};
 
 /// Something queued on a stream.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) enum Op {
     Copy(CopyRun),
     Step(StepRun),
@@ -17,7 +17,7 @@ pub(crate) enum Op {
 }
 
 /// A copy between tiers, and how far it has come.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct CopyRun {
     pub(crate) op: Arc<CopyOp>,
     pub(crate) micros: Arc<[Micro]>,
@@ -28,7 +28,7 @@ pub(crate) struct CopyRun {
 }
 
 /// A forward step, and how far it has come.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct StepRun {
     pub(crate) op: Arc<RunStep>,
     pub(crate) micros: Arc<[Micro]>,
@@ -36,21 +36,21 @@ pub(crate) struct StepRun {
 }
 
 /// Events that are recorded on a stream of their own.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct RecordRun {
     pub(crate) op: Arc<CopyOp>,
     pub(crate) micros: Arc<[Micro]>,
 }
 
 /// One page of one item of a forward step, by position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnePage {
     pub(crate) item: u8,
     pub(crate) position: u16,
 }
 
 /// The smallest thing a stream does. `pair` and `one` are set at the finest grain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Micro {
     CopyBegin {
         layer: u8,

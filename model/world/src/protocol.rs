@@ -5,9 +5,8 @@ use kvweft_core::{
     Accounts, Effect, Input, Life, Manager, MetadataSlot, Part, Rejected, Renamer, RequestId, Touched, TransferId,
 };
 
-/// A cache manager: one input in, all effects out. [`Manager`] is the one in production. Those that are equal must do the
-/// same ever after.
-pub trait Protocol: Clone + PartialEq + Send + Sync {
+/// A cache manager: one input in, all effects out. [`Manager`] is the one in production.
+pub trait Protocol: Clone + Send + Sync {
     /// Takes one input.
     ///
     /// # Errors

@@ -107,12 +107,12 @@ impl<P: Protocol> World<P> {
         if done < total {
             self.engines[engine].streams[stream].push_front(op);
         } else {
-            self.op_done(engine, op, found.watches);
+            self.op_done(machine, engine, op);
         }
     }
 
-    fn op_done(&mut self, engine: usize, op: Op, watches: bool) {
-        if watches && !matches!(op, Op::Record(_)) {
+    fn op_done(&mut self, machine: &Machine, engine: usize, op: Op) {
+        if !machine.driven && !matches!(op, Op::Record(_)) {
             self.engines[engine].landed.push(op.clone());
         }
         match op {

@@ -4,22 +4,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use kvweft_core::{
-    BlockHash, Effect, Input, Message, Outcome, Part as TransferPart, RequestId, Role, Room, RuleSet, SendOp, Submit,
-    Timer, Touched,
+    BlockHash, Effect, Input, LayerSet, Message, Outcome, Part, RequestId, Role, Room, RuleSet, SendOp, Submit, Timer,
+    Touched,
 };
 
 use crate::actions::Action;
 use crate::config::Machine;
-use crate::engine::{Device, Engine, Report, SOURCES};
+use crate::engine::{Engine, EventSlotState, Report, SOURCES};
 use crate::kept::Kept;
 use crate::memory::Memory;
 use crate::ops::Op;
-use crate::part::Part;
 use crate::properties::Violation;
 use crate::protocol::Protocol;
 
 /// A request as its client sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) submissions: u8,
     /// Engines that still owe an answer: bit 0 the first.
@@ -36,7 +35,7 @@ pub(crate) const SLOW: u8 = 2;
 pub(crate) const OTHER: u8 = 4;
 
 /// What is left of the budget.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) aborts: u16,
     pub(crate) preempts: u16,
@@ -60,14 +59,14 @@ crate::reuse::clone_in_place!(World<P> { engines, arrived, links, clients, timer
 #[derive(Debug)]
 pub struct World<P> {
     pub(crate) engines: Vec<Engine<P>>,
-    /// Sends that have ended, and whose reports their manager has not taken: kept by those who watch.
-    pub(crate) arrived: Part<Vec<Arc<SendOp>>>,
+    /// Sends that have ended, and whose reports their manager has not taken.
+    pub(crate) arrived: Vec<Arc<SendOp>>,
     /// Control messages under way: towards prefill, towards decode.
-    pub(crate) links: [Part<VecDeque<Arc<Message>>>; 2],
-    pub(crate) clients: Part<Vec<Client>>,
-    pub(crate) timers: Part<Vec<(u8, Timer)>>,
-    pub(crate) left: Part<Left>,
-    pub(crate) next_room: Part<u32>,
+    pub(crate) links: [VecDeque<Arc<Message>>; 2],
+    pub(crate) clients: Vec<Client>,
+    pub(crate) timers: Vec<(u8, Timer)>,
+    pub(crate) left: Left,
+    pub(crate) next_room: u32,
 }
 
 /// An entry of the log of one step, for people.
@@ -98,8 +97,6 @@ pub struct Found {
     /// Kinds of actions that [`World::eager`] may have given out before this step and, as this step shows, should not
     /// have: one bit a kind.
     pub refuted: u128,
-    /// Whether to look for what refutes eager steps: it takes looking at all that is under way.
-    pub watches: bool,
     /// What happened, if asked for.
     pub log: Option<Vec<LogEntry>>,
 }
@@ -128,21 +125,32 @@ impl<P: Protocol> World<P> {
     /// If there are not as many managers as engines.
     pub fn new(machine: &Machine, managers: Vec<P>) -> World<P> {
         assert_eq!(managers.len(), machine.engines.len(), "one manager an engine");
-        let engines = managers.into_iter().zip(&machine.engines).enumerate().map(|(e, (manager, config))| Engine {
-            manager: Part::new(Kept::new(manager, e as u8)),
-            device: Part::new(Device::new(config)),
-            nic: Part::new(Vec::new()),
-            reports: Part::new(std::array::from_fn::<_, SOURCES, _>(|_| VecDeque::new())),
-            memory: Part::new(Memory::new(config.pages, config.units.len())),
+        let engines = managers.into_iter().zip(&machine.engines).map(|(manager, config)| Engine {
+            manager: Kept::new(manager),
+            streams: [VecDeque::new(), VecDeque::new(), VecDeque::new()],
+            nic: Vec::new(),
+            reports: std::array::from_fn::<_, SOURCES, _>(|_| VecDeque::new()),
+            landed: Vec::new(),
+            memory: Memory::new(config.pages, config.units.len()),
+            events: vec![
+                EventSlotState {
+                    queued: None,
+                    recorded: vec![None; usize::from(config.layers)],
+                    flags: LayerSet::default(),
+                };
+                usize::from(config.event_slots)
+            ],
+            metadata: vec![None; config.metadata_rows as usize],
+            launched: Vec::new(),
         });
         let budget = &machine.budget;
         World {
             engines: engines.collect(),
-            arrived: Part::new(Vec::new()),
-            links: [Part::new(VecDeque::new()), Part::new(VecDeque::new())],
-            clients: Part::new(vec![Client::default(); machine.scripts.len()]),
-            timers: Part::new(Vec::new()),
-            left: Part::new(Left {
+            arrived: Vec::new(),
+            links: [VecDeque::new(), VecDeque::new()],
+            clients: vec![Client::default(); machine.scripts.len()],
+            timers: Vec::new(),
+            left: Left {
                 aborts: mask(budget.aborts.len()),
                 preempts: mask(budget.preempts.len()),
                 flushes: budget.flushes,
@@ -151,8 +159,8 @@ impl<P: Protocol> World<P> {
                 reorders: budget.reorders,
                 slow: budget.slow,
                 part_failures: budget.part_failures,
-            }),
-            next_room: Part::new(0),
+            },
+            next_room: 0,
         }
     }
 
@@ -162,13 +170,10 @@ impl<P: Protocol> World<P> {
         self.act(machine, action, found);
         let refuted = std::mem::replace(&mut found.refuted, before);
         found.refute_before(refuted, spent);
-        for engine in 0..self.engines.len() {
-            found.held = found.held.union(self.holds(engine));
-        }
+        self.note_holds(&mut found.held);
     }
 
-    /// As [`World::step`], but for what is kept back then and what it refutes.
-    pub(crate) fn act(&mut self, machine: &Machine, action: Action, found: &mut Found) {
+    fn act(&mut self, machine: &Machine, action: Action, found: &mut Found) {
         match action {
             Action::Stream { engine, stream } => {
                 self.run_stream(machine, usize::from(engine), usize::from(stream), found)
@@ -224,25 +229,32 @@ impl<P: Protocol> World<P> {
             }
             Action::FailPart { at } => {
                 self.left.part_failures -= 1;
-                self.fail_part(machine, usize::from(at), found.watches);
+                self.fail_part(machine, usize::from(at));
             }
         }
     }
 
-    /// Every rule whose fence or wait keeps something back at an engine now.
-    pub(crate) fn holds(&self, engine: usize) -> RuleSet {
-        let at = &self.engines[engine];
-        let streams = (0..at.streams.len()).filter_map(|stream| self.stream_hold(engine, stream));
-        let sends = at.nic.iter().filter(|run| run.done == 0).filter_map(|run| at.unmet(&run.op.after));
-        let held = streams.map(|hold| hold.owed_to).chain(sends.map(|fence| fence.owed_to));
-        held.fold(RuleSet::EMPTY, RuleSet::with)
+    /// Notes every rule whose fence or wait keeps something back now.
+    fn note_holds(&self, held: &mut RuleSet) {
+        for (e, engine) in self.engines.iter().enumerate() {
+            for stream in 0..engine.streams.len() {
+                if let Some(hold) = self.stream_hold(e, stream) {
+                    *held = held.with(hold.owed_to);
+                }
+            }
+        }
+        for run in self.engines[0].nic.iter().filter(|run| run.done == 0) {
+            if let Some(fence) = self.engines[0].unmet(&run.op.after) {
+                *held = held.with(fence.owed_to);
+            }
+        }
     }
 
     fn submit(&mut self, machine: &Machine, request: usize, found: &mut Found) {
         let script = &machine.scripts[request];
         let room = machine.split().then(|| {
-            *self.next_room += 1;
-            Room(*self.next_room)
+            self.next_room += 1;
+            Room(self.next_room)
         });
         let client = &mut self.clients[request];
         client.submissions += 1;
@@ -269,9 +281,7 @@ impl<P: Protocol> World<P> {
     }
 
     pub(crate) fn report(&mut self, machine: &Machine, engine: u8, report: Report, found: &mut Found) {
-        if found.watches {
-            self.acknowledge(engine, report);
-        }
+        self.acknowledge(engine, report);
         match report {
             Report::Completed(transfer, part, outcome) => {
                 self.input(machine, engine, Input::Completed { transfer, part, outcome }, found);
@@ -344,7 +354,7 @@ impl<P: Protocol> World<P> {
         engine: usize,
         source: usize,
         transfer: kvweft_core::TransferId,
-        part: TransferPart,
+        part: Part,
     ) {
         self.engines[engine].reports[source].push_back(Report::Completed(transfer, part, Outcome::Done));
     }

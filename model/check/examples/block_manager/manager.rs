@@ -47,7 +47,7 @@ enum Phase {
     Storing,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 struct Sequence {
     id: RequestId,
     life: Life,
@@ -62,7 +62,7 @@ struct Sequence {
     reloaded: Option<Generation>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 enum Copy {
     /// Into the first blocks of a sequence, from these host slots.
     Reload,
@@ -70,7 +70,7 @@ enum Copy {
     Store,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct BlockManager {
     defect: Defect,
     /// Free device blocks; the last is handed out first.

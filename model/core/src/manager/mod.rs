@@ -223,7 +223,7 @@ pub struct Accounts {
 ///
 /// # Contract
 /// One input, then every effect, then the next input: [`Manager::handle`] asserts that the queue is empty.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Manager {
     pub(crate) config: Arc<Config>,
     pub(crate) life: PeerLife,

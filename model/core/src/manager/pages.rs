@@ -13,7 +13,7 @@ use crate::shelf::Shelf;
 use crate::tree::{Lease, NIL, NodeId, Residence};
 
 /// Emptied lists of drained effects.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Spare {
     pub(super) refs: Shelf<BlockRef>,
     pub(super) blocks: Shelf<BlockHash>,
@@ -92,12 +92,6 @@ impl Spare {
 struct Tables {
     kept: Vec<PageList>,
     keeps: bool,
-}
-
-impl PartialEq for Tables {
-    fn eq(&self, _: &Tables) -> bool {
-        true
-    }
 }
 
 impl Default for Tables {

@@ -13,7 +13,7 @@ use crate::rules::Site;
 use crate::tree::{NIL, NodeId};
 
 /// A request.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) id: RequestId,
     pub(crate) life: Life,
@@ -58,7 +58,7 @@ pub(crate) struct Request {
 }
 
 /// What a request would take from the tree.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// The deepest node that it shares.
     pub(crate) node: NodeId,
@@ -168,7 +168,7 @@ pub(crate) enum TransferKind {
 }
 
 /// A copy or send under way.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) id: TransferId,
     pub(crate) live: bool,
@@ -205,7 +205,7 @@ pub(crate) fn part_bit(part: Part) -> u128 {
 }
 
 /// Every transfer under way.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     transfers: Vec<Transfer>,
     unused: Vec<u32>,
@@ -291,7 +291,7 @@ impl Ledger {
 }
 
 /// A rotating slot of layer events.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct EventRecord {
     /// The transfer record that uses it.
     pub(crate) busy: u32,
@@ -305,7 +305,7 @@ impl Default for EventRecord {
 }
 
 /// A row of the metadata buffer.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct MetadataRow {
     /// The request that owns it.
     pub(crate) owner: u32,
@@ -320,7 +320,7 @@ impl Default for MetadataRow {
 }
 
 /// A step in flight.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Launched {
     pub(crate) step: StepId,
     pub(crate) items: Vec<(u32, Life)>,

@@ -11,7 +11,7 @@ const WITHHELD: u8 = 2;
 const LISTED: u8 = 4;
 
 /// A list of nodes that may be evicted from one tier, least recently used first.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Lru {
     first: NodeId,
     last: NodeId,
