@@ -110,5 +110,5 @@ fn the_block_that_was_used_longest_ago_goes_first() {
     assert_eq!(least_recently_used(&workload, 3, 0).blocks_hit, 2);
     // In two: 3 takes the place of 2, 4 that of 3, and 5 that of 1.
     assert_eq!(least_recently_used(&workload, 2, 0).blocks_hit, 1);
-    assert_eq!(unlimited(&workload).blocks_hit, 2);
+    assert_eq!(unlimited(&workload, 0).blocks_hit, 2);
 }
