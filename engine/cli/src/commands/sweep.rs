@@ -173,12 +173,7 @@ impl Results {
         let lines = std::iter::once(&self.header).chain(self.cells.values()).map(|line| format!("{line}\n"));
         let text: String = lines.collect();
         let Some(path) = out else { return output::result(&text) };
-        // Under its own name only when it is whole: a shard that was stopped leaves nothing that looks like a result.
-        let mut partial = path.to_owned().into_os_string();
-        partial.push(".partial");
-        let failed = |error: std::io::Error| Failure::io(path, "write the results", &error);
-        std::fs::write(&partial, text).map_err(failed)?;
-        std::fs::rename(&partial, path).map_err(failed)
+        output::to_file(path, "the results", &text)
     }
 
     fn exit_code(&self, missing: bool) -> ExitCode {
