@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Conform(Conform),
     /// Check every kernel on a GPU against the references on the host, and measure it.
     Selftest(Selftest),
-    /// Measures every kernel on a GPU, beside its roofline and beside PyTorch.
+    /// Measure every kernel on a GPU, beside its roofline and beside PyTorch.
     Bench(Bench),
     /// Say what there is, one line each.
     List(List),

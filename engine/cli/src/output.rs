@@ -1,6 +1,7 @@
-//! The two streams, for results and for notes.
+//! Where results and notes go: the two streams, and files that the user names.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
@@ -19,4 +20,41 @@ pub(crate) fn result(text: &str) -> Result<(), Failure> {
 /// Writes a line for people to standard error. Where that fails there is nobody left to tell.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Writes a result under a name that the user gave; `what` is it in a word or two, for the error.
+///
+/// A regular file is replaced as a whole or not at all, where a symlink leads to. Anything else that stands there, such as a
+/// pipe or a device, is written through.
+///
+/// # Errors
+/// If it cannot be written; nothing new is left then.
+pub(crate) fn to_file(path: &Path, what: &str, text: &str) -> Result<(), Failure> {
+    let written = match replaced(path) {
+        Ok(Some(target)) => replace(&target, text),
+        Ok(None) => std::fs::write(path, text),
+        Err(error) => Err(error),
+    };
+    written.map_err(|error| Failure::io(path, &format!("write {what}"), &error))
+}
+
+/// The file that a new one takes the place of, if it is one that can be replaced.
+fn replaced(path: &Path) -> io::Result<Option<PathBuf>> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(found) => found.is_file().then(|| path.canonicalize()).transpose(),
+        // A symlink to nothing makes what it leads to.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok((!path.is_symlink()).then(|| path.to_owned())),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes beside it, by the process's number so that no two mix, and renames.
+fn replace(target: &Path, text: &str) -> io::Result<()> {
+    let mut partial = target.to_owned().into_os_string();
+    partial.push(format!(".{}.partial", std::process::id()));
+    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, target));
+    written.inspect_err(|_| {
+        let _ = std::fs::remove_file(&partial);
+    })
 }

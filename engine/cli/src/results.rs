@@ -46,6 +46,7 @@ impl Results {
                         return Err(wrong(number, &format!("cell {cell} comes a second time")));
                     }
                 }
+                (_, Err(_)) => return Err(wrong(number, "expected a line of JSON; this one is cut short or damaged")),
                 _ => return Err(wrong(number, &format!("expected a cell below {}", results.count()))),
             }
         }
@@ -82,11 +83,7 @@ impl Results {
         let text: String = lines.collect();
         let Some(path) = out else { return output::result(&text) };
         // Under its own name only when it is whole: a shard that was stopped leaves nothing that looks like a result.
-        let mut partial = path.to_owned().into_os_string();
-        partial.push(".partial");
-        let failed = |error: std::io::Error| Failure::io(path, "write the results", &error);
-        std::fs::write(&partial, text).map_err(failed)?;
-        std::fs::rename(&partial, path).map_err(failed)
+        output::to_file(path, "the results", &text)
     }
 
     pub(crate) fn exit_code(&self, missing: bool) -> ExitCode {

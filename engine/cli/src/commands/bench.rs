@@ -39,7 +39,7 @@ pub(crate) fn run(args: &args::Bench) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.report {
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
         let path = folder.join("bench.json");
-        std::fs::write(&path, document + "\n").map_err(|error| Failure::io(&path, "write the report", &error))?;
+        output::to_file(&path, "the report", &(document + "\n"))?;
         output::note(&format!("the report is in {}", path.display()));
     }
     Ok(ExitCode::from(u8::from(!report.passed())))

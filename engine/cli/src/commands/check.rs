@@ -313,7 +313,7 @@ pub(crate) fn write_cause(
 ) -> Result<(), Failure> {
     for (extension, text) in [("trace", cause.file.to_string()), ("txt", drawn(scenario, cause, grain))] {
         let path = folder.join(format!("{name}.{extension}"));
-        std::fs::write(&path, text).map_err(|error| Failure::io(&path, "write the counterexample", &error))?;
+        output::to_file(&path, "the counterexample", &text)?;
     }
     Ok(())
 }

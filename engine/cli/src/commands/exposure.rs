@@ -35,8 +35,7 @@ pub(crate) fn run(args: &args::Exposure) -> Result<ExitCode, Failure> {
     exposure.load_mb_per_s.sort_unstable();
     let points = points(&exposure, &base, args.threads)?;
     if let Some(path) = &args.plot {
-        let written = std::fs::write(path, chart(&exposure, &points));
-        written.map_err(|error| Failure::io(path, "write the chart", &error))?;
+        output::to_file(path, "the chart", &chart(&exposure, &points))?;
     }
     output::result(&match args.format {
         Format::Text => text(&exposure, &points),

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &args::Selftest) -> Result<ExitCode, Failure> {
     if let Some(folder) = &args.report {
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
         let path = folder.join("selftest.json");
-        std::fs::write(&path, &document).map_err(|error| Failure::io(&path, "write the report", &error))?;
+        output::to_file(&path, "the report", &document)?;
         output::note(&format!("the report is in {}", path.display()));
     }
     Ok(ExitCode::from(u8::from(!report.passed())))

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &args::Shrink) -> Result<ExitCode, Failure> {
 
 fn write(args: &args::Shrink, text: &str) -> Result<(), Failure> {
     match &args.out {
-        Some(path) => std::fs::write(path, text).map_err(|error| Failure::io(path, "write the trace", &error)),
+        Some(path) => output::to_file(path, "the trace", text),
         None => output::result(text),
     }
 }

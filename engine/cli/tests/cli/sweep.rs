@@ -112,7 +112,7 @@ fn results_that_do_not_belong_together_are_refused() {
     for (text, line_number, why) in [
         (format!("{newer}\n"), 1, "expected version 1 of the results, got 2"),
         (format!("{header}\n{line}\n{line}\n"), 3, "cell 0 comes a second time"),
-        (format!("{header}\n{}\n", &line[..line.len() - 4]), 2, "expected a cell below 134"),
+        (format!("{header}\n{}\n", &line[..line.len() - 4]), 2, "this one is cut short or damaged"),
         (format!("{header}\n{{\"cell\":134}}\n"), 2, "expected a cell below 134"),
     ] {
         folder.write("damaged.jsonl", text);
@@ -121,6 +121,41 @@ fn results_that_do_not_belong_together_are_refused() {
         assert!(ran.stderr.starts_with(&format!("damaged.jsonl:{line_number}: error: {why}\n")), "{}", ran.stderr);
     }
     assert_eq!(merge(&folder, &["missing.jsonl"]).code, Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_stands_at_the_name_of_the_results_is_written_through() {
+    let folder = Folder::new("sweep-out");
+    let sweep = |out: &str| folder.run(&["sweep", "handover", "--out", out]);
+    let wanted = folder.run(&["sweep", "handover"]).stdout;
+    folder.write("there.jsonl", "old");
+    for (link, target) in [("link.jsonl", "there.jsonl"), ("dangling.jsonl", "new.jsonl")] {
+        std::os::unix::fs::symlink(target, folder.path(link)).expect("a link can be made");
+        sweep(link).ends_with(0);
+        assert!(folder.path(link).is_symlink(), "{link}");
+        assert_eq!(folder.read(target), wanted, "{link}");
+    }
+    let fifo = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo is there").success());
+    // Opened for both directions, neither side waits for the other, and what was written waits for the reader.
+    let both = std::fs::OpenOptions::new().read(true).write(true).open(&fifo).expect("it is there");
+    sweep("pipe").ends_with(0);
+    let mut read = vec![0; wanted.len()];
+    assert!(!fifo.is_file(), "the pipe has become a file");
+    std::io::Read::read_exact(&mut &both, &mut read).expect("it was written");
+    assert_eq!(read, wanted.as_bytes());
+    drop(both);
+    std::fs::create_dir(folder.path("folder")).expect("it can be made");
+    let refused = sweep("folder");
+    refused.ends_with(2);
+    assert!(
+        refused.stderr.ends_with("error: folder: cannot write the results: a folder stands in its place\n"),
+        "{}",
+        refused.stderr
+    );
+    let left = std::fs::read_dir(folder.path("")).expect("it is there").map(|entry| entry.expect("it is there").path());
+    assert_eq!(left.filter(|path| path.extension().is_some_and(|end| end == "partial")).count(), 0);
 }
 
 #[test]
