@@ -35,6 +35,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Explore scenarios exhaustively: the built-in suite if none is named.
+    #[command(
+        after_help = "Exit codes: 0 if all is as the scenarios expect, under --drop and --all-rules if all holds; 1 if not; 2 bad input; 3 if a search was cut off, or was only a part and found nothing."
+    )]
     Check(Check),
     /// Find the minimal sets of dropped rules that break a scenario, and those that make it hold when they are kept.
     #[command(
@@ -48,12 +51,20 @@ pub(crate) enum Command {
     #[command(after_help = sweep::EXIT_CODES)]
     Merge(Merge),
     /// Step through a trace and show what each step changes.
+    #[command(
+        after_help = "Exit codes: 0 if the property is violated as recorded, 1 if it is not or a step is not possible, 2 bad input."
+    )]
     Replay(Replay),
     /// Make a trace shorter while it still violates its property.
+    #[command(
+        after_help = "Exit codes: 0 if the trace violates its property, 1 if it does not or a step is not possible, 2 bad input."
+    )]
     Shrink(Shrink),
     /// Walk a world by hand, and ask why an action is not possible.
+    #[command(after_help = "Exit codes: 0 at the end, 2 bad input.")]
     Step(Step),
     /// Draw a trace.
+    #[command(after_help = "Exit codes: 0 if it is drawn, 2 bad input.")]
     Render(Render),
     /// Play sessions of agents on the real engine, and see whose answers come out right.
     #[command(after_help = run::EXIT_CODES)]
@@ -71,17 +82,22 @@ pub(crate) enum Command {
     #[command(after_help = hits::EXIT_CODES)]
     Hits(Hits),
     /// Turn a log of your own into a workload without any of its text.
+    #[command(after_help = "Exit codes: 0 if every line fits, 2 bad input.")]
     Import(Import),
     /// Take what was computed from texts out of the event log of a run, and names of yours out of a trace.
+    #[command(after_help = "Exit codes: 0 if nothing was left in, 2 bad input.")]
     Redact(Redact),
     /// Check that the event log of a run can have happened, line by line.
     #[command(after_help = run::CONFORM_EXIT_CODES)]
     Conform(Conform),
     /// Check every kernel on a GPU against the references on the host, and measure it.
+    #[command(after_help = "Exit codes: 0 if every check passed, 1 if not, 2 bad input or no GPU.")]
     Selftest(Selftest),
     /// Measure every kernel on a GPU, beside its roofline and beside PyTorch.
+    #[command(after_help = "Exit codes: 0 if everything was measured, 1 if not, 2 bad input or no GPU.")]
     Bench(Bench),
     /// Say what there is, one line each.
+    #[command(after_help = "Exit codes: 0 if there is such a list, 2 bad input.")]
     List(List),
     /// Print completions for a shell.
     Completions {
@@ -115,12 +131,12 @@ pub(crate) struct Check {
     #[arg(long, value_name = "N", group = "mode", conflicts_with = "reduce", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub(crate) preemptions: Option<u32>,
     /// Walk at random in place of a search.
-    #[arg(long, value_name = "STRATEGY", group = "mode", conflicts_with = "reduce")]
+    #[arg(long, value_name = "STRATEGY", group = "mode", conflicts_with_all = ["reduce", "exact", "max_states"])]
     pub(crate) walk: Option<Walk>,
     #[command(flatten)]
     pub(crate) walks: Walks,
     /// Write every counterexample to this folder, as a trace and drawn as lanes.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "grow"])]
     pub(crate) out: Option<PathBuf>,
     /// Keep checkpoints in this folder, one file a search, and go on from those that are there.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["mode", "reduce"])]
@@ -137,16 +153,16 @@ pub(crate) struct Check {
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Walks {
     /// With --walk: which walks; every number gives others, the same on each run.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "walk")]
     pub(crate) seed: u64,
     /// With --walk: how many.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "walk", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) walks: u64,
     /// With --walk: steps of each at most.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "walk", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) depth: u64,
     /// With --walk pct: how many events must come in the right order.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "walk", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) pct_depth: u32,
 }
 

@@ -12,6 +12,7 @@ use kvweft_shell::run::{Report, State};
 use kvweft_trace::event::Line;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// How old a report may grow while a run goes on.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
@@ -23,22 +24,24 @@ const LINES_MAX: usize = 1 << 14;
 /// The folder.
 pub(crate) struct Out {
     folder: PathBuf,
+    /// Keeps other runs out.
+    _claim: Option<File>,
     written: Instant,
     /// The first report that could not be written.
     failed: Option<Failure>,
 }
 
 impl Out {
-    /// Makes the folder and writes the first report into it.
+    /// Makes the folder, keeps other runs out of it, and writes the first report into it.
     ///
     /// # Errors
     /// If it holds a complete run, or something else in its place, or cannot be written.
     pub(crate) fn open(folder: &Path, force: bool, first: &Report) -> Result<Out, Failure> {
-        let out = Out { folder: folder.to_owned(), written: Instant::now(), failed: None };
+        let claim = output::claim_folder(folder)?;
+        let out = Out { folder: folder.to_owned(), _claim: claim, written: Instant::now(), failed: None };
         if !force {
             out.is_free()?;
         }
-        std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
         out.write(first)?;
         let log = out.log_path();
         match std::fs::remove_file(&log) {

@@ -1,5 +1,6 @@
 //! Where results and notes go: the two streams, and files that the user names.
 
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,23 @@ pub(crate) fn to_file(path: &Path, what: &str, text: &str) -> Result<(), Failure
         Err(error) => Err(error),
     };
     written.map_err(|error| Failure::io(path, &format!("write {what}"), &error))
+}
+
+/// Makes a folder where none is, and keeps every other run of this program out of it until what is returned is dropped.
+///
+/// # Errors
+/// If it cannot be made, or another run has it.
+pub(crate) fn claim_folder(folder: &Path) -> Result<Option<File>, Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
+    // Where folders cannot be opened or locked, nobody is kept out.
+    let Ok(handle) = File::open(folder) else { return Ok(None) };
+    match handle.try_lock() {
+        Err(TryLockError::WouldBlock) => {
+            let why = "another run of kvweft writes into this folder\nhelp: wait for it, or name another folder";
+            Err(Failure::File { path: folder.to_owned(), why: why.to_owned() })
+        }
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(handle)),
+    }
 }
 
 /// The file that a new one takes the place of, if it is one that can be replaced.

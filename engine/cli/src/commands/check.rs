@@ -41,6 +41,7 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
         names_differ(&scenarios)?;
         std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
     }
+    let _claim = args.checkpoint.as_deref().map(output::claim_folder).transpose()?;
     let checkpoints = args.checkpoint.as_ref().map(|folder| checkpoints(folder, args, &scenarios)).transpose()?;
     let whole_suite = args.scenarios.is_empty() && args.tag.is_none();
     let started = Instant::now();
@@ -76,7 +77,6 @@ pub(crate) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
 
 fn checkpoints(folder: &Path, args: &args::Check, scenarios: &[Scenario]) -> Result<Checkpoints, Failure> {
     names_differ(scenarios)?;
-    std::fs::create_dir_all(folder).map_err(|error| Failure::io(folder, "make the folder", &error))?;
     Ok(Checkpoints { folder: folder.to_owned(), every: Duration::from_secs(args.checkpoint_every.into()) })
 }
 

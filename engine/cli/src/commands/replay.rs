@@ -39,6 +39,10 @@ pub(crate) struct OnThreads {
 
 /// Runs the command.
 pub(crate) fn run(args: &args::Replay) -> Result<ExitCode, Failure> {
+    if args.on == On::Model && args.times != 1 {
+        let why = "the model does the same each time\nhelp: add `--on host` or `--on cuda`".to_owned();
+        return Err(Failure::Option { option: "times".to_owned(), why });
+    }
     let traced = input::trace(&args.trace, args.scenario.as_ref())?;
     let drops = if args.all_rules { RuleSet::EMPTY } else { traced.drops };
     let world = traced.world(drops);

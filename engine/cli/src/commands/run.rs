@@ -100,6 +100,7 @@ pub(crate) fn run(args: &args::Run) -> Result<ExitCode, Failure> {
 fn open_gpus(args: &args::Run, workload: &Workload) -> Result<(), Failure> {
     let wrong = |why: &str| Failure::Option { option: "device".to_owned(), why: why.to_owned() };
     match args.device.as_slice() {
+        [gpu] if *gpu != 0 && args.on == Device::Host => return Err(wrong("it names a GPU\nhelp: add `--on cuda`")),
         [_] => {}
         [a, b] if a == b && args.peer == Peer::Auto => {
             return Err(wrong("expected two different GPUs, got one twice\nhelp: add --peer through-host"));

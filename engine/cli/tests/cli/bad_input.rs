@@ -267,3 +267,47 @@ fn files_that_are_no_scenarios_are_refused_by_name() {
         .run(&["step", "void"])
         .is_refused("void: error: a folder stands where a file was expected\nhelp: name a file in it\n");
 }
+
+#[test]
+fn an_option_that_would_change_nothing_is_refused() {
+    let folder = Folder::new("idle-options");
+    let traces = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/traces");
+    let trace =
+        std::fs::read_dir(traces).expect("traces are kept").next().expect("there is one").expect("it is read").path();
+    let cases: &[(&[&str], &str)] = &[
+        (&["check", "handover", "--seed", "1"], "--walk <STRATEGY>"),
+        (&["check", "handover", "--walks", "5"], "--walk <STRATEGY>"),
+        (&["check", "handover", "--depth", "5"], "--walk <STRATEGY>"),
+        (&["check", "handover", "--pct-depth", "5"], "--walk <STRATEGY>"),
+        (&["check", "handover", "--walk", "random", "--exact"], "cannot be used with '--exact'"),
+        (&["check", "handover", "--walk", "random", "--max-states", "9"], "cannot be used with '--max-states <N>'"),
+        (&["check", "handover", "--plan", "--out", "d"], "cannot be used with"),
+        (&["check", "handover", "--grow", "--out", "d"], "cannot be used with"),
+        (&["run", "--device", "1"], "--device: it names a GPU"),
+        (&["replay", trace.to_str().expect("UTF-8"), "--times", "2"], "--times: the model does the same each time"),
+    ];
+    for (args, expected) in cases {
+        let ran = folder.run(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_another_run_writes_into_is_refused() {
+    let folder = Folder::new("claimed");
+    std::fs::create_dir(folder.path("taken")).expect("it can be made");
+    let claim = std::fs::File::open(folder.path("taken")).expect("it is there");
+    claim.try_lock().expect("nobody else has it");
+    let run = ["run", "--sessions", "1", "--rounds", "1", "--prompt-token-us", "0", "--out", "taken"];
+    let check = ["check", "write-back", "--checkpoint", "taken"];
+    for args in [&run[..], &check[..]] {
+        folder.run(args).is_refused(
+            "error: taken: another run of kvweft writes into this folder\nhelp: wait for it, or name another folder\n",
+        );
+    }
+    drop(claim);
+    folder.run(&check).ends_with(0);
+    folder.run(&run).ends_with(0);
+}

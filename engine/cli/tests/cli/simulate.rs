@@ -1,6 +1,7 @@
 //! `kvweft simulate`: one result from one seed, and bad input with its place.
 
 use crate::json::each_fits;
+use crate::json::fits;
 use crate::kvweft::Folder;
 
 /// Few sessions on a device with room for half of them.
@@ -83,6 +84,16 @@ fn bad_input_is_refused_with_its_place() {
     folder
         .run(&["simulate", "back.jsonl"])
         .is_refused("back.jsonl:2: error: expected a timestamp of at least 5, got 4\n");
+    let one = |output: &str, id: &str| {
+        format!(r#"{{"timestamp": 0, "input_length": 512, "output_length": {output}, "hash_ids": [{id}]}}"#)
+    };
+    folder.write("long.jsonl", one("4294967295", "0")).write("last.jsonl", one("1", "18446744073709551615"));
+    folder.run(&["simulate", "long.jsonl"]).is_refused(
+        "long.jsonl:1: error: expected a prompt and an answer of at most 1073741824 tokens together, got 4294967807\n",
+    );
+    folder
+        .run(&["simulate", "last.jsonl"])
+        .is_refused("last.jsonl:1: error: expected an id below 18446744073709551615, got it itself\n");
     folder.run(&["simulate", "--profile", "h200"]).is_refused(
         "error: --profile: there is no profile `h200`; did you mean `h200x8`?\nexpected: one of h200x8, rtxpro6000x4, or a \
          profile file\n",
@@ -220,4 +231,16 @@ fn faults_are_counted_and_show_what_a_dropped_rule_leaves_behind() {
         assert_ne!(*count, 0, "{}", document["runs"][0]["report"]["faults"]);
     }
     folder.run(&["simulate", "--lose-permille", "1"]).ends_with(2);
+}
+
+#[test]
+fn pages_that_were_evicted_under_a_request_are_not_sent_and_break_no_engine() {
+    let folder = Folder::new("simulate-evicted");
+    let sizes = ["--sessions", "12", "--rounds", "4", "--concurrency", "12", "--device-pages", "1200"];
+    let texts = ["--first-tokens", "8000", "--round-tokens", "1000", "--split", "--timeout-ms", "4000"];
+    let rest = ["--drop", "evict-skips-leased", "--format", "json"];
+    let ran = folder.run(&[&["simulate"], &sizes[..], &texts[..], &rest[..]].concat());
+    ran.ends_with(1);
+    let document = fits("simulate.schema.json", &ran.stdout);
+    assert!(document["runs"][0]["report"]["corrupt_reads"]["requests"].as_u64() > Some(0), "{document}");
 }

@@ -112,7 +112,11 @@ fn results_that_do_not_belong_together_are_refused() {
     for (text, line_number, why) in [
         (format!("{newer}\n"), 1, "expected version 1 of the results, got 2"),
         (format!("{header}\n{line}\n{line}\n"), 3, "cell 0 comes a second time"),
-        (format!("{header}\n{}\n", &line[..line.len() - 4]), 2, "this one is cut short or damaged"),
+        (
+            format!("{header}\n{}\n", &line[..line.len() - 4]),
+            2,
+            "expected a line of JSON; this one is cut short or damaged",
+        ),
         (format!("{header}\n{{\"cell\":134}}\n"), 2, "expected a cell below 134"),
     ] {
         folder.write("damaged.jsonl", text);

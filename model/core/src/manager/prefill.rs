@@ -174,7 +174,8 @@ impl Manager {
         }
         let mut pairs = self.spare.pairs.take(to - from);
         let request = &self.requests[index as usize];
-        let ends = request.pages[from..to].iter().zip(&request.peer_pages[from..to]);
+        // Where `evict-skips-leased` is dropped, the request may have lost pages: what is not there is not sent.
+        let ends = request.pages.iter().zip(&request.peer_pages).take(to).skip(from);
         pairs.extend(ends.map(|(&from, &to)| Pair { from, to }));
         let metadata = if part.kind == PartKind::Metadata { request.metadata } else { None };
         let parts = self.send_parts(index, part.kind);

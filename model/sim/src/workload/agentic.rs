@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use super::prefix::Prefixes;
-use super::{Asked, BadLine, Builder, Workload, bad, json, lines, number};
+use super::{Asked, BadLine, Builder, Workload, bad, json, lines, number, tokens_fit};
 
 /// Tokens of a block where the log does not say; the last block of a request may be partial.
 const BLOCK_TOKENS: u32 = 512;
@@ -78,6 +78,7 @@ fn read(row: &Row, known: &HashMap<String, usize>, prefixes: &mut Prefixes) -> R
         let (input, got) = (row.input_length, row.hash_ids.len());
         return Err(format!("expected {} hash_ids for {input} tokens, got {got}", blocks.max(1)));
     }
+    tokens_fit(row.input_length, row.output_length)?;
     prefixes.take(None, row.hash_ids.iter().copied())?;
     let mut waits = Vec::new();
     for dependency in &row.dependencies {

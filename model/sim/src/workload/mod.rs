@@ -170,6 +170,17 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(at, line)| (at + 1, line.trim())).filter(|(_, line)| !line.is_empty())
 }
 
+/// Tokens of one request at most, so that no sum of its tokens overflows.
+const TOKENS_MAX: u64 = 1 << 30;
+
+/// Whether a request is of a size that can be played.
+fn tokens_fit(input: u32, output: u32) -> Result<(), String> {
+    match u64::from(input) + u64::from(output) {
+        0..=TOKENS_MAX => Ok(()),
+        tokens => Err(format!("expected a prompt and an answer of at most {TOKENS_MAX} tokens together, got {tokens}")),
+    }
+}
+
 fn bad(line: usize, what: impl Into<String>) -> BadLine {
     BadLine { line, what: what.into() }
 }

@@ -1,7 +1,7 @@
 //! Mooncake's request traces: one request a line, global prefix hashes of blocks of 512 tokens, arrival in milliseconds.
 
 use super::prefix::Prefixes;
-use super::{Asked, BadLine, Builder, Workload, bad, json, lines};
+use super::{Asked, BadLine, Builder, Workload, bad, json, lines, tokens_fit};
 
 /// Tokens of a block; the last block of a request may be partial.
 const BLOCK_TOKENS: u32 = 512;
@@ -32,6 +32,7 @@ pub(super) fn parse(text: &str) -> Result<Workload, BadLine> {
             return Err(bad(number, format!("expected a timestamp of at least {clock}, got {}", row.timestamp)));
         }
         clock = row.timestamp;
+        tokens_fit(row.input_length, row.output_length).map_err(|what| bad(number, what))?;
         prefixes.take(None, row.hash_ids.iter().copied()).map_err(|what| bad(number, what))?;
         let asked = Asked {
             input_tokens: row.input_length,

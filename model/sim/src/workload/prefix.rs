@@ -39,6 +39,9 @@ impl Prefixes {
     /// What an id stood behind before, and what it stands behind now.
     pub(super) fn take(&mut self, mut last: Option<u64>, ids: impl Iterator<Item = u64>) -> Result<(), String> {
         for id in ids {
+            if id == START {
+                return Err(format!("expected an id below {START}, got it itself"));
+            }
             let found = last.unwrap_or(START);
             let known = *self.before.entry(id).or_insert(found);
             if known != found {

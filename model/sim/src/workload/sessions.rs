@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::prefix::Prefixes;
-use super::{Asked, BadLine, Builder, Workload, bad, json, lines, number};
+use super::{Asked, BadLine, Builder, Workload, bad, json, lines, number, tokens_fit};
 
 /// A request has at most so many blocks: more are a broken line, not a prompt.
 const BLOCKS_MAX: u64 = 1 << 20;
@@ -105,6 +105,7 @@ impl Reader {
         if input == 0 {
             return Err("a request has no prompt: expected at least one token".to_owned());
         }
+        tokens_fit(input, output)?;
         if entry.keep as usize > blocks.len() {
             let (keep, had) = (entry.keep, blocks.len());
             return Err(format!("expected `keep` of at most {had}, the blocks of the request before, got {keep}"));
