@@ -4,7 +4,10 @@
 mod trace;
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::process::ExitCode;
+
+use kvweft_trace::event::{Event, Line, SCHEMA};
 
 use crate::args;
 use crate::failure::Failure;
@@ -30,7 +33,7 @@ pub(crate) fn run(args: &args::Redact) -> Result<ExitCode, Failure> {
                 .to_owned();
         return Err(Failure::Trace { path: path.clone(), line: 1, message });
     }
-    let mut out = redacted(&text);
+    let mut out = redacted(&understood(path, &text)?);
     for (name, value) in [("run", "redacted"), ("device", "redacted")] {
         let was = serde_json::json!({ name: header[name] }).to_string();
         let is = serde_json::json!({ name: value }).to_string();
@@ -38,6 +41,29 @@ pub(crate) fn run(args: &args::Redact) -> Result<ExitCode, Failure> {
     }
     output::result(&out)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The lines of a log, as this version writes them: what it does not know is not passed on. A last line that was cut short is left
+/// out.
+///
+/// # Errors
+/// Which line is none of this version.
+fn understood(path: &Path, text: &str) -> Result<String, Failure> {
+    let mut out = String::new();
+    for (at, line) in text.lines().enumerate() {
+        match Line::parse(line) {
+            Ok(Line { event: Event::Run(header), .. }) if header.schema != SCHEMA => {
+                let message = format!("expected a log of schema {SCHEMA}, got {}", header.schema);
+                return Err(Failure::Trace { path: path.to_owned(), line: at + 1, message });
+            }
+            Ok(line) => out += &(line.to_json() + "\n"),
+            Err(_) if !text.ends_with('\n') && at + 1 == text.lines().count() => {
+                output::note(&format!("{}:{}: the last line is cut short, and left out", path.display(), at + 1));
+            }
+            Err(message) => return Err(Failure::Trace { path: path.to_owned(), line: at + 1, message }),
+        }
+    }
+    Ok(out)
 }
 
 /// Each hash and each checksum becomes its rank among its kind: equal ones stay equal, and their order stays, so that the log

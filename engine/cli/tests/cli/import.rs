@@ -223,6 +223,24 @@ fn a_redacted_event_log_still_conforms_and_holds_no_hash() {
     assert!(run.starts_with("run-") && !redacted.stdout.contains(run), "{run}");
     let header: Value = serde_json::from_str(redacted.stdout.lines().next().expect("a line")).expect("JSON");
     assert_eq!((&header["run"], &header["device"]), (&Value::from("redacted"), &Value::from("redacted")));
+    let log = folder.read("out/events.jsonl");
+    let mut lines: Vec<String> = log.lines().map(str::to_owned).collect();
+    lines[1] = "what somebody said".to_owned();
+    folder.write("garbage.jsonl", lines.join("\n") + "\n");
+    folder.write("newer.jsonl", log.replacen("\"schema\":1", "\"schema\":2", 1));
+    for (file, expected) in [
+        ("garbage.jsonl", "garbage.jsonl:2: error: "),
+        ("newer.jsonl", "newer.jsonl:1: error: expected a log of schema 1, got 2\n"),
+    ] {
+        let refused = folder.run(&["redact", file]);
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{file}");
+        assert!(refused.stderr.starts_with(expected), "{}", refused.stderr);
+    }
+    folder.write("cut.jsonl", &log[..log.len() - 9]);
+    let cut = folder.run(&["redact", "cut.jsonl"]);
+    cut.ends_with(0);
+    assert_eq!(cut.stdout.lines().count() + 1, lines.len());
+    assert!(cut.stderr.contains("the last line is cut short, and left out"), "{}", cut.stderr);
 }
 
 #[test]
